@@ -1,0 +1,196 @@
+//! `training-exporter replay`: what a log says, change by change, through the very calls that `serve` makes.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
+
+use crate::job::cadence::Limits;
+use crate::job::{Job, Unix};
+use crate::log::lines::{Line, Lines};
+use crate::log::reader::{Presets, Reader};
+use crate::scenario::recording::timeline;
+
+/// How long an unfinished last line must rest before it is judged, in seconds.
+pub const REST: f64 = 0.15;
+
+/// Arguments of `replay`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// When the bytes came: lines of `seconds TAB byte offset`, as a recorder wrote them. Without it, all came at 0.
+    #[arg(long, value_name = "TSV")]
+    timeline: Option<PathBuf>,
+    /// Read the log by this preset, whatever its first lines show.
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// `jsonl` for programs, `text` for people.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The log.
+    log: PathBuf,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Jsonl,
+    Text,
+}
+
+/// What is believed at one moment; what is not known is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Belief {
+    phase: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epochs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    val_done: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    val_total: Option<u64>,
+    recompile_count: u64,
+}
+
+/// One line of `jsonl`.
+#[derive(Serialize)]
+struct Row<'a> {
+    t: Unix,
+    offset: u64,
+    #[serde(flatten)]
+    belief: &'a Belief,
+}
+
+/// Prints each change of what is believed.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
+    let log = fs::read(&args.log).with_context(|| format!("cannot read {}", args.log.display()))?;
+    let appends = match &args.timeline {
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            timeline(&text).map_err(|e| anyhow!("{}:{e}", path.display()))?
+        }
+        None => vec![(0.0, log.len() as u64)],
+    };
+    let presets = Presets::built_in();
+    let named = match &args.preset {
+        Some(name) => Some(presets.named(name).with_context(|| {
+            let known: Vec<&str> = presets.all().map(|preset| preset.name.as_str()).collect();
+            format!("no preset `{name}`; known are {}", known.join(", "))
+        })?),
+        None => None,
+    };
+    let mut replay = Replay {
+        job: Job::new(Limits::default()),
+        reader: presets.reader(named),
+        believed: Belief::default(),
+        format: args.format,
+        at: 0.0,
+        out,
+        failed: Ok(()),
+    };
+    let mut lines = Lines::default();
+    let mut taken = 0_usize;
+    for (i, &(at, size)) in appends.iter().enumerate() {
+        replay.at = at;
+        // A timeline may go on after a truncation, whose bytes are in another file.
+        let size = usize::try_from(size)?.clamp(taken, log.len());
+        lines.push(&log[taken..size], &mut |line| replay.take(&line));
+        taken = size;
+        if appends.get(i + 1).is_none_or(|&(next, _)| next - at > REST) {
+            lines.rest(&mut |line| replay.take(&line));
+        }
+    }
+    replay.failed?;
+    if args.format == Format::Text {
+        let framework = replay.reader.framework().unwrap_or("not recognised");
+        writeln!(replay.out, "{taken} bytes read, framework {framework}")?;
+    }
+    Ok(())
+}
+
+struct Replay<'a> {
+    job: Job,
+    reader: Reader,
+    believed: Belief,
+    format: Format,
+    at: Unix,
+    out: &'a mut dyn Write,
+    failed: io::Result<()>,
+}
+
+impl Replay<'_> {
+    fn take(&mut self, line: &Line<'_>) {
+        let mut all = Vec::new();
+        self.reader.read(line, &mut |said| all.push(said));
+        for said in all {
+            let words = said.to_string();
+            self.job.apply(said, self.at);
+            let now = belief(&self.job);
+            if now != self.believed {
+                self.believed = now;
+                if self.failed.is_ok() {
+                    self.failed = self.print(line.end, &words);
+                }
+            }
+        }
+    }
+
+    fn print(&mut self, offset: u64, because: &str) -> io::Result<()> {
+        match self.format {
+            Format::Jsonl => {
+                let row = Row {
+                    t: self.at,
+                    offset,
+                    belief: &self.believed,
+                };
+                writeln!(self.out, "{}", serde_json::to_string(&row)?)
+            }
+            Format::Text => {
+                let Belief {
+                    phase,
+                    epoch,
+                    epochs,
+                    step,
+                    steps,
+                    val_done,
+                    val_total,
+                    recompile_count,
+                } = self.believed;
+                let part = |word: &str, done: Option<u64>, of: Option<u64>| match (done, of) {
+                    (Some(done), Some(of)) => format!("{word} {done}/{of}"),
+                    (Some(done), None) => format!("{word} {done}"),
+                    (None, _) => String::new(),
+                };
+                writeln!(
+                    self.out,
+                    "{:>10.2} s  {phase:<10}  {:<12}{:<18}{:<22}{:<16}<- {because}",
+                    self.at,
+                    part("epoch", epoch, epochs),
+                    part("step", step, steps),
+                    part("validation", val_done, val_total),
+                    part("recompiles", Some(recompile_count).filter(|&n| n > 0), None),
+                )
+            }
+        }
+    }
+}
+
+fn belief(job: &Job) -> Belief {
+    let validation = job.validation_progress();
+    Belief {
+        phase: job.phase.name(),
+        epoch: job.epoch,
+        epochs: job.epochs,
+        step: job.step.map(|step| step.done),
+        steps: job.step.and_then(|step| step.of),
+        val_done: validation.map(|progress| progress.done),
+        val_total: validation.and_then(|progress| progress.of),
+        recompile_count: job.recompiles().0,
+    }
+}

@@ -1,0 +1,228 @@
+//! YAML and flags -> a checked `Config`; the only loader. Nothing after it checks anything again.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::job::cadence::Limits;
+use crate::log::preset::Preset;
+use crate::log::reader::Presets;
+
+/// What the exporter was told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which logs are followed.
+    pub logs: Vec<LogSource>,
+    /// Every length of time that a verdict rests on.
+    pub limits: Limits,
+    /// All presets, the built-in ones and those of the config.
+    pub presets: Arc<Presets>,
+    /// How many runs are exported at most.
+    pub run_max: usize,
+}
+
+/// Logs that are followed, and what is known about their runs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogSource {
+    /// A path, or a glob pattern.
+    pub path: String,
+    /// The run's name; several logs may belong to one run. Default: `<log stem>@<host>`.
+    #[serde(default)]
+    pub run: Option<String>,
+    /// Read by this preset, whatever the log shows.
+    #[serde(default)]
+    pub preset: Option<String>,
+    /// Folders of validation samples.
+    #[serde(default)]
+    pub val_data: Vec<PathBuf>,
+    /// How many files a whole validation pass opens.
+    #[serde(default)]
+    pub val_files: Option<u64>,
+    /// Whose run it is, for `training_run_info`.
+    #[serde(default)]
+    pub user: String,
+    /// Whose team's.
+    #[serde(default)]
+    pub team: String,
+}
+
+impl LogSource {
+    /// A source that is only a path or a pattern.
+    pub fn path(path: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            run: None,
+            preset: None,
+            val_data: Vec::new(),
+            val_files: None,
+            user: String::new(),
+            team: String::new(),
+        }
+    }
+}
+
+/// The file's form.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    logs: Vec<LogSource>,
+    limits: Limits,
+    /// Preset files of one's own; one of a known name takes that one's place.
+    presets: Vec<PathBuf>,
+    run_max: Option<usize>,
+}
+
+/// What is wrong with a file, and where. The message ends with what to do.
+#[derive(Debug)]
+pub struct Bad(String);
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Bad {}
+
+/// How many runs are exported at most, unless told otherwise.
+const RUN_MAX: usize = 64;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            logs: Vec::new(),
+            limits: Limits::default(),
+            presets: Arc::new(Presets::built_in()),
+            run_max: RUN_MAX,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a config file.
+    pub fn load(path: &Path) -> Result<Self, Bad> {
+        Self::parse(&read(path)?, path)
+    }
+
+    /// Reads a config file's text; `path` is for messages and for the presets that it names.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Bad> {
+        let empty = text
+            .lines()
+            .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        let file: File = if empty {
+            File::default()
+        } else {
+            serde_yaml::from_str(text).map_err(|e| located(path, &e.to_string(), e.location()))?
+        };
+        let mut presets = Presets::built_in();
+        for named in &file.presets {
+            let preset = path.parent().unwrap_or(Path::new(".")).join(named);
+            presets.add(load_preset(&preset)?);
+        }
+        for source in &file.logs {
+            check_source(source, &presets, path)?;
+        }
+        check_limits(&file.limits, path)?;
+        Ok(Self {
+            logs: file.logs,
+            limits: file.limits,
+            presets: Arc::new(presets),
+            run_max: file.run_max.unwrap_or(RUN_MAX),
+        })
+    }
+}
+
+/// Reads a preset file and runs its samples.
+pub fn load_preset(path: &Path) -> Result<Preset, Bad> {
+    let text = read(path)?;
+    let preset = Preset::parse(&text).map_err(|e| Bad(format!("{}: {e}", path.display())))?;
+    preset
+        .prove()
+        .map_err(|e| Bad(format!("{}: {e}", path.display())))?;
+    Ok(preset)
+}
+
+fn read(path: &Path) -> Result<String, Bad> {
+    fs::read_to_string(path).map_err(|e| Bad(format!("{}: cannot be read: {e}", path.display())))
+}
+
+fn located(path: &Path, message: &str, location: Option<serde_yaml::Location>) -> Bad {
+    match location {
+        Some(at) => Bad(format!(
+            "{}:{}:{}: {message}",
+            path.display(),
+            at.line(),
+            at.column()
+        )),
+        None => Bad(format!("{}: {message}", path.display())),
+    }
+}
+
+fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<(), Bad> {
+    let bad = |what: String| {
+        Bad(format!(
+            "{}: logs: path `{}`: {what}",
+            path.display(),
+            source.path
+        ))
+    };
+    if let Err(e) = glob::Pattern::new(&source.path) {
+        return Err(bad(format!(
+            "not a glob pattern: {e}; write `[*]` for a literal `*`"
+        )));
+    }
+    if let Some(name) = &source.preset
+        && presets.named(name).is_none()
+    {
+        let known: Vec<&str> = presets
+            .all()
+            .filter(|p| !p.layer)
+            .map(|p| p.name.as_str())
+            .collect();
+        return Err(bad(format!(
+            "no preset `{name}`; known are {}",
+            known.join(", ")
+        )));
+    }
+    if source.val_files == Some(0) {
+        return Err(bad(
+            "val_files is 0; leave it out if the number is not known".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+fn check_limits(limits: &Limits, path: &Path) -> Result<(), Bad> {
+    let bounds = [
+        limits.train,
+        limits.validation,
+        limits.checkpoint,
+        limits.init,
+        limits.quiet,
+    ];
+    let lengths = [
+        limits.unseen_validation,
+        limits.work_window,
+        limits.patience,
+        limits.closing,
+        limits.retention,
+    ];
+    let all = bounds
+        .iter()
+        .flat_map(|b| [b.lower, b.start])
+        .chain(lengths);
+    if all
+        .clone()
+        .any(|seconds| !seconds.is_finite() || seconds <= 0.0)
+    {
+        return Err(Bad(format!(
+            "{}: limits: every length of time is a number of seconds above 0",
+            path.display()
+        )));
+    }
+    Ok(())
+}

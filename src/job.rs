@@ -1,0 +1,500 @@
+//! What one run is doing: a fold over what its log says and what its processes, GPUs and data folder show.
+//!
+//! Pure: time is an argument, and nothing here can fail. Bytes that were folded before change nothing when they come
+//! again in the same process (a redraw, a repeated line), since progress is only a number that reaches a new highest
+//! value within its phase, or an edge between phases.
+
+pub mod cadence;
+pub mod clock;
+pub mod metrics;
+pub mod observation;
+pub mod phase;
+pub mod recompile;
+pub mod verdict;
+
+use std::collections::BTreeMap;
+
+use crate::metric::Total;
+use cadence::Limits;
+use clock::{Clock, larger};
+use observation::{Ended, Fault, Observation, Progress};
+pub use phase::Phase;
+use recompile::Recompiles;
+
+/// Seconds since the epoch. All times in this crate are such numbers, handed in by the caller.
+pub type Unix = f64;
+
+/// The most values (`training_value`) that one run may have.
+const VALUES: usize = 32;
+/// Learned ceilings: this many times the second largest gap.
+const PROGRESS_FACTOR: f64 = 5.0;
+const QUIET_FACTOR: f64 = 3.0;
+/// An unseen validation has overrun after so many times the longest earlier pass.
+const OVERRUN_FACTOR: f64 = 3.0;
+
+/// Where the numbers of the running validation come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The log prints a bar or a count.
+    Log,
+    /// The log is silent; the data folder shows which files were opened.
+    Files,
+    /// Nothing shows it.
+    Nothing,
+}
+
+impl Source {
+    /// The label value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Files => "files",
+            Self::Nothing => "none",
+        }
+    }
+}
+
+/// The highest values within the phase: only what exceeds them is progress.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Marks {
+    step: Option<u64>,
+    bar: Option<u64>,
+    validation: Option<u64>,
+    files: Option<u64>,
+}
+
+/// What one run is doing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    limits: Limits,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Since when; absent before the first word of the log.
+    pub phase_since: Option<Unix>,
+    /// The phase that a checkpoint interrupts, and goes back to.
+    interrupted: Phase,
+    phase_seconds: [f64; Phase::COUNT],
+    ticked: Option<Unix>,
+    /// When the log first said something.
+    pub started: Option<Unix>,
+    /// Why and when it was over; absent while it lives.
+    pub ended: Option<(Ended, Unix)>,
+    /// It was asked to stop and has not ended yet.
+    pub stopping: Option<Ended>,
+    /// The epoch under way, 1-based.
+    pub epoch: Option<u64>,
+    /// Planned epochs.
+    pub epochs: Option<u64>,
+    epoch_since: Option<Unix>,
+    /// Optimiser steps done, and how many are planned.
+    pub step: Option<Progress>,
+    /// A phase edge or two different step numbers were seen: the run can be judged.
+    pub enrolled: bool,
+    marks: Marks,
+    /// What the log says of the running validation pass.
+    pub validation: Option<Progress>,
+    /// Distinct validation files opened in this pass; absent where no folder is watched.
+    pub files: Option<u64>,
+    /// Validation files of a whole pass: configured, or those of the last pass.
+    pub files_of: Option<u64>,
+    validation_complete: bool,
+    passes: u64,
+    longest_pass: Option<f64>,
+    progress: Clock,
+    work: Clock,
+    last_gpu_work: Option<Unix>,
+    worked: [bool; Phase::COUNT],
+    recompiles: Recompiles,
+    faults: BTreeMap<Fault, u64>,
+    nonfinite: u64,
+    values: BTreeMap<String, f64>,
+    collective_timeout: Option<f64>,
+    validations: Total,
+    checkpoints: Total,
+    epochs_done: Total,
+}
+
+impl Job {
+    /// A run of which nothing is known yet.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            phase: Phase::Unknown,
+            phase_since: None,
+            interrupted: Phase::Unknown,
+            phase_seconds: [0.0; Phase::COUNT],
+            ticked: None,
+            started: None,
+            ended: None,
+            stopping: None,
+            epoch: None,
+            epochs: None,
+            epoch_since: None,
+            step: None,
+            enrolled: false,
+            marks: Marks::default(),
+            validation: None,
+            files: None,
+            files_of: None,
+            validation_complete: false,
+            passes: 0,
+            longest_pass: None,
+            progress: Clock::default(),
+            work: Clock::default(),
+            last_gpu_work: None,
+            worked: [false; Phase::COUNT],
+            recompiles: Recompiles::default(),
+            faults: BTreeMap::new(),
+            nonfinite: 0,
+            values: BTreeMap::new(),
+            collective_timeout: None,
+            validations: Total::default(),
+            checkpoints: Total::default(),
+            epochs_done: Total::default(),
+        }
+    }
+
+    /// Takes in one thing that the log said; its bytes were in the file at `at`.
+    pub fn apply(&mut self, said: Observation, at: Unix) {
+        self.started.get_or_insert(at);
+        match said {
+            Observation::Start => self.start(at),
+            Observation::Phase(phase) => self.enter(phase, at),
+            Observation::Epoch { epoch, of } => self.reach_epoch(epoch, of, at),
+            Observation::Step { step, of } => self.reach_step(step, of, at),
+            Observation::Validation(progress) => self.reach_validation(progress, at),
+            Observation::Bar(progress) => match self.phase {
+                Phase::Validation => self.reach_validation(progress, at),
+                Phase::Train => {
+                    if rises(&mut self.marks.bar, progress.done) {
+                        self.progressed(at);
+                    }
+                }
+                Phase::Init
+                | Phase::Checkpoint
+                | Phase::Finished
+                | Phase::Failed
+                | Phase::Unknown => {}
+            },
+            Observation::ValidationEnd => self.complete_validation(at),
+            Observation::CheckpointEnd => {
+                if self.phase == Phase::Checkpoint {
+                    match self.stopping {
+                        Some(reason) => self.end(reason, at),
+                        None => self.enter(self.interrupted, at),
+                    }
+                }
+            }
+            Observation::EpochEnd => {
+                if self.epoch.is_some() && self.epoch == self.epochs {
+                    self.end(Ended::Finished, at);
+                }
+            }
+            Observation::Recompile(what) => self.recompiles.again(what),
+            Observation::RecompileLimit(what) => self.recompiles.limit(what),
+            Observation::Fault(fault) => *self.faults.entry(fault).or_default() += 1,
+            Observation::Stopping(reason) => self.stopping = Some(reason),
+            Observation::End(reason) => self.end(self.stopping.unwrap_or(reason), at),
+            Observation::Value { name, value } => self.note(name, value),
+            Observation::CollectiveTimeout { seconds } => self.collective_timeout = Some(seconds),
+        }
+    }
+
+    /// The data folder shows that `opened` distinct files were opened in the running validation pass.
+    pub fn opened_files(&mut self, opened: u64, at: Unix) {
+        if self.phase != Phase::Validation || self.validation_complete {
+            return;
+        }
+        self.files = Some(opened);
+        if rises(&mut self.marks.files, opened) && opened > 0 {
+            self.progressed(at);
+            self.worked(at);
+        }
+    }
+
+    /// A process of the run did work.
+    pub fn worked(&mut self, at: Unix) {
+        if self.phase.live() {
+            self.worked[self.phase as usize] = true;
+            let phase = self.phase;
+            self.work.mark(at, phase, |_| true);
+        }
+    }
+
+    /// A GPU of the run did work.
+    pub fn gpu_worked(&mut self, at: Unix) {
+        if self.phase.live() {
+            self.last_gpu_work = larger(self.last_gpu_work, Some(at));
+        }
+    }
+
+    /// The processes of the run are gone.
+    pub fn exited(&mut self, at: Unix) {
+        if self.ended.is_none() && self.phase.live() {
+            self.end(self.stopping.unwrap_or(Ended::Vanished), at);
+        }
+    }
+
+    /// Time went by. While `suspended`, nothing could move, and the clocks stand.
+    pub fn tick(&mut self, now: Unix, suspended: bool) {
+        let since = self.ticked.replace(now).or(self.phase_since);
+        let Some(passed) = since.map(|since| (now - since).max(0.0)) else {
+            return;
+        };
+        if self.phase_since.is_some() {
+            self.phase_seconds[self.phase as usize] += passed;
+        }
+        if suspended {
+            self.progress.halt(passed);
+            self.work.halt(passed);
+            self.last_gpu_work = self.last_gpu_work.map(|last| last + passed);
+        }
+    }
+
+    /// Where the numbers of the running validation come from; absent outside a validation.
+    pub fn source(&self) -> Option<Source> {
+        (self.phase == Phase::Validation).then_some(match (self.validation, self.files) {
+            _ if self.validation_complete => Source::Nothing,
+            (Some(_), _) => Source::Log,
+            (None, Some(_)) => Source::Files,
+            (None, None) => Source::Nothing,
+        })
+    }
+
+    /// How far the running validation is, from the best source; absent outside a validation.
+    pub fn validation_progress(&self) -> Option<Progress> {
+        if self.phase != Phase::Validation {
+            return None;
+        }
+        self.validation.or(self.files.map(|done| Progress {
+            done: self.files_of.map_or(done, |of| done.min(of)),
+            of: self.files_of,
+        }))
+    }
+
+    /// A validation whose numbers say nothing: no source, or all is done and the metrics are made.
+    pub fn unseen(&self) -> bool {
+        self.source() == Some(Source::Nothing)
+            || self.validation_progress().is_some_and(Progress::full)
+    }
+
+    /// When a number or a phase last moved.
+    pub fn last_progress(&self) -> Option<Unix> {
+        self.progress.last()
+    }
+
+    /// When a process of the run last did work. Absent until such work was seen in this kind of phase (in the first
+    /// validation: in this run), since a witness may convict only if it has acquitted.
+    pub fn last_work(&self) -> Option<Unix> {
+        let seen = self.worked[self.phase as usize]
+            || (self.phase == Phase::Validation && self.passes == 0 && self.worked.contains(&true));
+        self.work.last().filter(|_| seen)
+    }
+
+    /// When a GPU of the run last did work.
+    pub fn last_gpu_work(&self) -> Option<Unix> {
+        self.last_gpu_work
+    }
+
+    /// How long the numbers of this phase may stand still, in seconds; absent in a phase that is not live.
+    pub fn progress_ceiling(&self) -> Option<f64> {
+        if self.unseen() {
+            return Some(
+                self.longest_pass
+                    .map_or(self.limits.unseen_validation, |pass| {
+                        (OVERRUN_FACTOR * pass).max(self.limits.validation.lower)
+                    }),
+            );
+        }
+        let bound = self.limits.progress(self.phase)?;
+        Some(self.progress.ceiling(self.phase, bound, PROGRESS_FACTOR))
+    }
+
+    /// How long nobody of this run may do work, in seconds; absent in a phase that is not live.
+    pub fn quiet_ceiling(&self) -> Option<f64> {
+        self.phase.live().then(|| {
+            self.work
+                .ceiling(self.phase, self.limits.quiet, QUIET_FACTOR)
+        })
+    }
+
+    /// The ceiling comes from what this run has shown, no longer from a start value.
+    pub fn learned(&self) -> bool {
+        if self.unseen() {
+            self.longest_pass.is_some()
+        } else {
+            self.progress.learned(self.phase)
+        }
+    }
+
+    /// How long the longest earlier validation took, in seconds.
+    pub fn longest_pass(&self) -> Option<f64> {
+        self.longest_pass
+    }
+
+    /// The limits that this run is judged by.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Recompilations of the rank that has most, and the frames that Dynamo gave up on.
+    pub fn recompiles(&self) -> (u64, u64) {
+        (self.recompiles.count(), self.recompiles.limit_hits())
+    }
+
+    /// A new process writes: nothing of the old one is inherited but what was configured.
+    fn start(&mut self, at: Unix) {
+        let configured = self.files_of.filter(|_| self.passes == 0);
+        *self = Self {
+            started: Some(at),
+            files_of: configured,
+            ..Self::new(self.limits.clone())
+        };
+        self.progressed(at);
+    }
+
+    fn enter(&mut self, phase: Phase, at: Unix) {
+        if phase == self.phase {
+            return;
+        }
+        self.leave(at);
+        if phase == Phase::Checkpoint {
+            self.interrupted = self.phase;
+        }
+        if phase.live() {
+            self.ended = None;
+            self.enrolled |= phase != Phase::Init;
+        }
+        self.progressed(at);
+        self.phase = phase;
+        self.phase_since = Some(at);
+        self.marks = Marks::default();
+    }
+
+    /// What ends with the phase that is left.
+    fn leave(&mut self, at: Unix) {
+        self.tick(at.max(self.ticked.unwrap_or(at)), false);
+        let lasted = self
+            .phase_since
+            .map(|since| at - since)
+            .filter(|&seconds| seconds > 0.0);
+        match self.phase {
+            Phase::Validation => {
+                self.complete_validation(at);
+                self.passes += 1;
+                self.files_of = self.files.filter(|&files| files > 0).or(self.files_of);
+                (self.validation, self.files, self.validation_complete) = (None, None, false);
+            }
+            Phase::Checkpoint => lasted
+                .into_iter()
+                .for_each(|seconds| self.checkpoints.add(seconds)),
+            Phase::Init | Phase::Train | Phase::Finished | Phase::Failed | Phase::Unknown => {}
+        }
+    }
+
+    fn complete_validation(&mut self, at: Unix) {
+        if self.phase != Phase::Validation || self.validation_complete {
+            return;
+        }
+        self.validation_complete = true;
+        if let Some(Progress { done, of: Some(of) }) = &mut self.validation {
+            *done = *of;
+        }
+        if let Some(seconds) = self
+            .phase_since
+            .map(|since| at - since)
+            .filter(|&seconds| seconds > 0.0)
+        {
+            self.validations.add(seconds);
+            self.longest_pass = larger(self.longest_pass, Some(seconds));
+        }
+        self.progressed(at);
+    }
+
+    fn end(&mut self, reason: Ended, at: Unix) {
+        self.enter(reason.phase(), at);
+        self.ended = Some((reason, at));
+    }
+
+    fn reach_epoch(&mut self, epoch: u64, of: Option<u64>, at: Unix) {
+        if self.epoch.is_some_and(|now| epoch < now) {
+            self.start(at);
+        }
+        self.epochs = of.or(self.epochs);
+        if self.epoch == Some(epoch) {
+            return;
+        }
+        if let Some(seconds) = self
+            .epoch_since
+            .map(|since| at - since)
+            .filter(|&seconds| seconds > 0.0)
+        {
+            self.epochs_done.add(seconds);
+        }
+        self.epoch = Some(epoch);
+        self.epoch_since = Some(at);
+        self.marks = Marks::default();
+        self.progressed(at);
+    }
+
+    fn reach_step(&mut self, step: u64, of: Option<u64>, at: Unix) {
+        // Lines of several ranks may come a little out of order; a fall to less than half is another process.
+        if self.step.is_some_and(|now| step < now.done / 2) {
+            self.start(at);
+        }
+        self.enrolled |= self.step.is_some_and(|now| now.done != step);
+        let highest = self.step.map_or(step, |now| now.done.max(step));
+        self.step = Some(Progress {
+            done: highest,
+            of: of.or(self.step.and_then(|now| now.of)),
+        });
+        if rises(&mut self.marks.step, step) {
+            self.progressed(at);
+        }
+    }
+
+    fn reach_validation(&mut self, progress: Progress, at: Unix) {
+        if self.phase != Phase::Validation || self.validation_complete {
+            return;
+        }
+        let of = progress.of.or(self.validation.and_then(|now| now.of));
+        self.validation = Some(Progress {
+            done: progress.done,
+            of,
+        });
+        if rises(&mut self.marks.validation, progress.done) {
+            self.progressed(at);
+        }
+    }
+
+    fn note(&mut self, name: String, value: f64) {
+        if !value.is_finite() {
+            self.nonfinite += u64::from(name.ends_with("loss"));
+            self.values.remove(&name);
+        } else if self.values.len() < VALUES || self.values.contains_key(&name) {
+            self.values.insert(name, value);
+        }
+    }
+
+    /// A number or a phase moved. The silence before it was healthy if it stayed under its ceiling, or if somebody
+    /// was at work until the end of it.
+    fn progressed(&mut self, at: Unix) {
+        let ceiling = self.progress_ceiling();
+        let last_work = larger(self.work.last(), self.last_gpu_work);
+        let at_work = last_work
+            .zip(self.quiet_ceiling())
+            .is_some_and(|(last, quiet)| at - last <= quiet);
+        self.progress.mark(at, self.phase, |gap| {
+            at_work || ceiling.is_some_and(|ceiling| gap <= ceiling)
+        });
+    }
+}
+
+/// Raises `highest` to `value` if it is new.
+fn rises(highest: &mut Option<u64>, value: u64) -> bool {
+    let new = highest.is_none_or(|highest| value > highest);
+    if new {
+        *highest = Some(value);
+    }
+    new
+}

@@ -1,0 +1,341 @@
+//! What the four witnesses together say about a run: the contract's table (design, section 3), first row that fits.
+//!
+//! Pure: plain facts in, one word and its reason out. This is the node's verdict, for the status page and `diagnose`;
+//! the alert rules say the same for the whole fleet, from the same facts as series.
+
+use std::fmt;
+
+use super::observation::Ended;
+use super::{Phase, Unix};
+
+/// How long something has stood still, and how long it may.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Silence {
+    /// Seconds since it last moved.
+    pub age: f64,
+    /// Seconds that are still healthy.
+    pub ceiling: f64,
+}
+
+impl Silence {
+    /// The silence since `last`; absent if either is unknown.
+    pub fn since(last: Option<Unix>, ceiling: Option<f64>, now: Unix) -> Option<Self> {
+        Some(Self {
+            age: (now - last?).max(0.0),
+            ceiling: ceiling?,
+        })
+    }
+
+    fn over(self) -> bool {
+        self.age > self.ceiling
+    }
+}
+
+/// How many GPUs of the run are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuCount {
+    /// Neither busy nor drawing power.
+    pub idle: usize,
+    /// Drawing what they draw while the run advances.
+    pub working: usize,
+    /// Busy, near idle power: a collective waits.
+    pub spinning: usize,
+    /// None of these can be said.
+    pub unknown: usize,
+}
+
+impl GpuCount {
+    /// All GPUs of the run.
+    pub fn all(self) -> usize {
+        self.idle + self.working + self.spinning + self.unknown
+    }
+
+    fn all_idle(self) -> bool {
+        self.idle > 0 && self.idle == self.all()
+    }
+
+    fn all_spin(self) -> bool {
+        self.spinning > 0 && self.spinning == self.all()
+    }
+}
+
+/// All that the table looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// The phase.
+    pub phase: Phase,
+    /// Why the run is over.
+    pub ended: Option<Ended>,
+    /// Its live processes; absent without that witness.
+    pub processes: Option<u64>,
+    /// Of these, stopped ones.
+    pub stopped: u64,
+    /// It can be judged at all.
+    pub enrolled: bool,
+    /// Its log can be read.
+    pub log_up: bool,
+    /// All its processes are stopped, traced or frozen.
+    pub suspended: bool,
+    /// Clock P.
+    pub progress: Option<Silence>,
+    /// Clock Q; absent without a witness that may convict.
+    pub work: Option<Silence>,
+    /// Its processes compute or spin, which proves nothing.
+    pub busy: bool,
+    /// A validation whose numbers say nothing.
+    pub unseen: bool,
+    /// Its GPUs.
+    pub gpus: GpuCount,
+    /// The least that "slow, but alive" may last in training before it is called hung, in seconds.
+    pub patience: f64,
+}
+
+/// The verdict's word, as in `run:training_verdict:info{verdict}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "each word's meaning stands in `Verdict::meaning`"
+)]
+pub enum Verdict {
+    Finished,
+    Cancelled,
+    Preempted,
+    Failed,
+    Vanished,
+    Closing,
+    NotJudged,
+    Blind,
+    Suspended,
+    ValidationIdle,
+    Training,
+    Validating,
+    Checkpointing,
+    Starting,
+    LostRank,
+    Waiting,
+    Hung,
+    Slow,
+    Unproven,
+}
+
+impl Verdict {
+    /// The label value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Cancelled => "cancelled",
+            Self::Preempted => "preempted",
+            Self::Failed => "failed",
+            Self::Vanished => "vanished",
+            Self::Closing => "closing",
+            Self::NotJudged => "not_judged",
+            Self::Blind => "blind",
+            Self::Suspended => "suspended",
+            Self::ValidationIdle => "validation_idle",
+            Self::Training => "training",
+            Self::Validating => "validating",
+            Self::Checkpointing => "checkpointing",
+            Self::Starting => "starting",
+            Self::LostRank => "lost_rank",
+            Self::Waiting => "waiting",
+            Self::Hung => "hung",
+            Self::Slow => "slow",
+            Self::Unproven => "unproven",
+        }
+    }
+
+    /// The word for people.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Finished => "Finished",
+            Self::Cancelled => "Cancelled",
+            Self::Preempted => "Preempted",
+            Self::Failed => "Failed",
+            Self::Vanished => "Gone without a word",
+            Self::Closing => "Finished, but its processes live on",
+            Self::NotJudged => "Not judged yet",
+            Self::Blind => "Blind: its log cannot be read",
+            Self::Suspended => "Suspended",
+            Self::ValidationIdle => "Validating, GPUs idle as expected",
+            Self::Training => "Training",
+            Self::Validating => "Validating",
+            Self::Checkpointing => "Writing a checkpoint",
+            Self::Starting => "Starting",
+            Self::LostRank => "Hung: a rank is stopped or gone",
+            Self::Waiting => "Waiting for a straggler",
+            Self::Hung => "Hung",
+            Self::Slow => "Slow, or its log is buffered",
+            Self::Unproven => "Late, and nothing proves why",
+        }
+    }
+
+    /// Somebody should act now.
+    pub const fn critical(self) -> bool {
+        matches!(self, Self::Hung | Self::LostRank | Self::Failed)
+    }
+
+    /// Somebody should look.
+    pub const fn warning(self) -> bool {
+        matches!(
+            self,
+            Self::Vanished
+                | Self::Closing
+                | Self::Blind
+                | Self::Suspended
+                | Self::Waiting
+                | Self::Slow
+                | Self::Unproven
+        )
+    }
+}
+
+/// The first row of the table that fits.
+pub fn judge(facts: &Facts) -> Verdict {
+    let Facts { phase, gpus, .. } = *facts;
+    if let Some(reason) = facts.ended {
+        return over(reason, facts.processes);
+    }
+    if !facts.enrolled || !phase.live() {
+        return Verdict::NotJudged;
+    }
+    if !facts.log_up {
+        return Verdict::Blind;
+    }
+    if facts.suspended {
+        return Verdict::Suspended;
+    }
+    let late = facts.progress.is_some_and(Silence::over);
+    let quiet = facts.work.is_some_and(Silence::over) && !facts.busy;
+    // Where the numbers say nothing, a witness must; where there is none, only time is left.
+    let seen_alive = facts.work.is_some() || facts.busy;
+    let healthy = if facts.unseen {
+        !quiet && (seen_alive || !late)
+    } else {
+        !late
+    };
+    if healthy {
+        return match phase {
+            Phase::Validation if gpus.all_idle() => Verdict::ValidationIdle,
+            Phase::Validation => Verdict::Validating,
+            Phase::Train => Verdict::Training,
+            Phase::Checkpoint => Verdict::Checkpointing,
+            Phase::Init | Phase::Finished | Phase::Failed | Phase::Unknown => Verdict::Starting,
+        };
+    }
+    if facts.stopped > 0 {
+        return Verdict::LostRank;
+    }
+    let working = facts.work.is_some_and(|work| !work.over());
+    if late && gpus.spinning > 0 && (gpus.working > 0 || working) {
+        return Verdict::Waiting;
+    }
+    if quiet && gpus.working == 0 {
+        return Verdict::Hung;
+    }
+    late_without_proof(facts, working)
+}
+
+fn over(reason: Ended, processes: Option<u64>) -> Verdict {
+    match reason {
+        Ended::Finished | Ended::Cancelled | Ended::Preempted
+            if processes.is_some_and(|n| n > 0) =>
+        {
+            Verdict::Closing
+        }
+        Ended::Finished => Verdict::Finished,
+        Ended::Cancelled => Verdict::Cancelled,
+        Ended::Preempted => Verdict::Preempted,
+        Ended::Error | Ended::OutOfMemory | Ended::Killed => Verdict::Failed,
+        Ended::Vanished => Verdict::Vanished,
+    }
+}
+
+/// Rows 14 to 17: late, and no witness proves a hang; how long that may last depends on what else is seen.
+fn late_without_proof(facts: &Facts, working: bool) -> Verdict {
+    let Some(Silence { age, ceiling }) = facts.progress else {
+        return Verdict::Unproven;
+    };
+    let gpus = facts.gpus;
+    let train = facts.phase == Phase::Train;
+    let alive = gpus.working > 0 || working;
+    let hung = if alive {
+        train && age > (6.0 * ceiling).max(facts.patience)
+    } else if facts.busy {
+        (gpus.all_idle() && age > 3.0 * ceiling) || gpus.all_spin()
+    } else if train {
+        gpus.all_idle() || gpus.all_spin()
+    } else if facts.unseen {
+        // The ceiling of an unseen validation is three times the longest earlier one already.
+        age > ceiling
+    } else {
+        age > 3.0 * ceiling
+    };
+    match (hung, alive) {
+        (true, _) => Verdict::Hung,
+        (false, true) => Verdict::Slow,
+        (false, false) => Verdict::Unproven,
+    }
+}
+
+/// The reason, in words: which witness says what.
+pub fn because(facts: &Facts) -> String {
+    let mut reasons = Vec::new();
+    if let Some(Silence { age, ceiling }) = facts.progress.filter(|_| facts.phase.live()) {
+        let against = if age > ceiling { "over" } else { "under" };
+        reasons.push(format!(
+            "last progress {} ago, {against} the ceiling of {}",
+            Seconds(age),
+            Seconds(ceiling)
+        ));
+    }
+    match facts.work {
+        Some(Silence { age, ceiling }) if age > ceiling => {
+            let quiet = if facts.busy {
+                "though its threads are busy"
+            } else {
+                "all threads still"
+            };
+            reasons.push(format!(
+                "no work by any process or GPU for {} ({quiet})",
+                Seconds(age)
+            ));
+        }
+        Some(Silence { age, .. }) => reasons.push(format!("work was seen {} ago", Seconds(age))),
+        None if facts.busy => reasons.push("its threads are busy, which proves nothing".to_owned()),
+        None => reasons.push("no witness of its processes' work".to_owned()),
+    }
+    if facts.stopped > 0 {
+        reasons.push(format!("{} stopped", facts.stopped));
+    }
+    let gpus = facts.gpus;
+    for (count, state) in [
+        (gpus.idle, "idle"),
+        (gpus.working, "working"),
+        (gpus.spinning, "spinning"),
+        (gpus.unknown, "in an unknown state"),
+    ] {
+        if count > 0 {
+            reasons.push(format!("{count} of {} GPUs {state}", gpus.all()));
+        }
+    }
+    reasons.join("; ")
+}
+
+/// A length of time as people say it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seconds(pub f64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.0.round() as u64;
+        match whole {
+            0..10 if self.0 < 9.95 => write!(f, "{:.1} s", self.0),
+            0..120 => write!(f, "{whole} s"),
+            120..7200 => write!(f, "{} min {:02} s", whole / 60, whole % 60),
+            7200.. => write!(f, "{} h {:02} min", whole / 3600, whole % 3600 / 60),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

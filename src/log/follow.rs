@@ -1,0 +1,167 @@
+//! What one path gained since the last look: appended bytes, a rotation, a truncation, or nothing because it is absent.
+//!
+//! It makes one path look like one endless log. No thread, no clock, no watch: the caller says when to look. The file
+//! is opened read-only and never blocks: what is not a regular file (a FIFO, a device) is refused, not opened.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// The most that is read of one file in one look, so that a log of gigabytes starves no other.
+const TURN: usize = 4 * 1024 * 1024;
+const CHUNK: usize = 64 * 1024;
+
+/// What a look gave.
+#[derive(Debug, PartialEq)]
+pub enum Gained<'a> {
+    /// These bytes came next.
+    Bytes(&'a [u8]),
+    /// Another file stands under the path: what follows is its beginning.
+    Rotated,
+    /// The file was cut: what follows is its new beginning.
+    Truncated,
+}
+
+/// Follows one path.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    open: Option<Open>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// Device and inode; they cannot be used again while the file is open.
+    identity: (u64, u64),
+    offset: u64,
+    size: u64,
+    /// Unix seconds.
+    modified: f64,
+}
+
+impl Follower {
+    /// Follows `path`, which need not exist yet.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            open: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Hands out all that came since the last look, at most `TURN` bytes of it, and tells whether there may be more.
+    /// A path that is absent is no error while its file has never been there; the reason is told otherwise.
+    pub fn poll(&mut self, gained: &mut dyn FnMut(Gained<'_>)) -> io::Result<bool> {
+        let named = std::fs::metadata(&self.path).and_then(|there| {
+            if there.is_file() {
+                Ok(there)
+            } else {
+                Err(io::Error::other("not a regular file"))
+            }
+        });
+        if let Some(open) = &mut self.open {
+            // What was appended to the old file before it was moved comes first.
+            let more = open.read(&mut self.buffer, gained)?;
+            if more {
+                return Ok(true);
+            }
+            match &named {
+                Ok(there) if identity(there) == open.identity => return Ok(false),
+                // Moved or deleted, and nothing in its place yet: the writer may still hold the old file.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        named?;
+        let file = File::open(&self.path)?;
+        let there = file.metadata()?;
+        if self.open.is_some() {
+            gained(Gained::Rotated);
+        }
+        let open = self.open.insert(Open {
+            identity: identity(&there),
+            file,
+            offset: 0,
+            size: there.len(),
+            modified: modified(&there),
+        });
+        open.read(&mut self.buffer, gained)
+    }
+
+    /// Bytes that are in the file and not handed out yet.
+    pub fn lag(&self) -> u64 {
+        self.open
+            .as_ref()
+            .map_or(0, |open| open.size.saturating_sub(open.offset))
+    }
+
+    /// When the file was last written, in Unix seconds, as its owner's clock says; absent before it was opened.
+    pub fn modified(&self) -> Option<f64> {
+        self.open.as_ref().map(|open| open.modified)
+    }
+
+    /// The file is open.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Device and inode of the open file.
+    pub fn identity(&self) -> Option<(u64, u64)> {
+        self.open.as_ref().map(|open| open.identity)
+    }
+}
+
+impl Open {
+    fn read(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        gained: &mut dyn FnMut(Gained<'_>),
+    ) -> io::Result<bool> {
+        let there = self.file.metadata()?;
+        self.modified = modified(&there);
+        self.size = there.len();
+        if self.size < self.offset {
+            gained(Gained::Truncated);
+            self.offset = 0;
+        }
+        self.file.seek(SeekFrom::Start(self.offset))?;
+        buffer.resize(CHUNK, 0);
+        let mut turn = 0;
+        while turn < TURN {
+            let n = match self.file.read(buffer) {
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            if n == 0 {
+                return Ok(false);
+            }
+            self.offset += n as u64;
+            self.size = self.size.max(self.offset);
+            turn += n;
+            gained(Gained::Bytes(&buffer[..n]));
+        }
+        Ok(true)
+    }
+}
+
+fn identity(there: &Metadata) -> (u64, u64) {
+    (there.dev(), there.ino())
+}
+
+fn modified(there: &Metadata) -> f64 {
+    there
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+        .map_or(0.0, |since| since.as_secs_f64())
+}

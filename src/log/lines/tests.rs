@@ -1,0 +1,131 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// All lines that `chunks` give, the unfinished last one included.
+fn lines(chunks: &[&[u8]]) -> Vec<(String, usize, u64)> {
+    let mut got = Vec::new();
+    let mut each = |line: Line<'_>| got.push((line.text.to_owned(), line.seen, line.end));
+    let mut lines = Lines::default();
+    chunks.iter().for_each(|chunk| lines.push(chunk, &mut each));
+    lines.rest(&mut each);
+    got
+}
+
+fn texts(bytes: &[u8]) -> Vec<String> {
+    lines(&[bytes])
+        .into_iter()
+        .map(|(text, _, _)| text)
+        .collect()
+}
+
+#[test]
+fn both_ends_split_and_blank_frames_are_nothing() {
+    assert_eq!(
+        texts(b"a\nb\r\nc\rd\r     \r\n\ne"),
+        ["a", "b", "c", "d", "e"]
+    );
+    assert_eq!(
+        lines(&[b"a\r\nbc"]),
+        [("a".to_owned(), 0, 2), ("bc".to_owned(), 0, 5)]
+    );
+}
+
+#[test]
+fn a_rich_record_grows_with_each_of_its_lines() {
+    let wrapped = "[21:10:47] INFO     val/loss_0_epoch=0.012,                       trainer.py:671\n\
+                   foreign warning\n\
+                   \x20                   val/loss_epoch=0.037, epoch=1                               \n\
+                   \x20          INFO     Validation epoch 2/2 completed                trainer.py:756\n";
+    assert_eq!(
+        lines(&[wrapped.as_bytes()])
+            .into_iter()
+            .map(|(text, seen, _)| (text, seen))
+            .collect::<Vec<_>>(),
+        [
+            ("val/loss_0_epoch=0.012,".to_owned(), 0),
+            ("foreign warning".to_owned(), 0),
+            (
+                "val/loss_0_epoch=0.012, val/loss_epoch=0.037, epoch=1".to_owned(),
+                23
+            ),
+            ("Validation epoch 2/2 completed".to_owned(), 0),
+        ]
+    );
+}
+
+#[test]
+fn a_word_that_rich_broke_is_one_again() {
+    let wrapped = "[01:14:40] INFO     Saving checkpoint to                                 trainer.py:594\n\
+                   \x20                   /mnt/shared/runs/llama8b/output/checkpoints/run_2026                \n\
+                   \x20                   -02-23T01-14-40/11                                                  \n";
+    assert_eq!(
+        texts(wrapped.as_bytes()).last().expect("three"),
+        "Saving checkpoint to /mnt/shared/runs/llama8b/output/checkpoints/run_2026-02-23T01-14-40/11"
+    );
+}
+
+#[test]
+fn a_resting_line_is_handed_out_once_and_again_only_longer() {
+    let mut got = Vec::new();
+    let mut each = |line: Line<'_>| got.push((line.text.to_owned(), line.seen));
+    let mut lines = Lines::default();
+    lines.push(b"step 1", &mut each);
+    lines.rest(&mut each);
+    lines.push(b"2/400\nnext", &mut each);
+    assert!(lines.unfinished());
+    lines.rest(&mut each);
+    assert_eq!(
+        got,
+        [
+            ("step 1".to_owned(), 0),
+            ("step 12/400".to_owned(), 6),
+            ("next".to_owned(), 0)
+        ]
+    );
+}
+
+#[test]
+fn an_endless_line_keeps_its_newest_bytes_and_no_more() {
+    let mut lines = Lines::default();
+    for _ in 0..1000 {
+        lines.push(&[b'x'; 4096], &mut |_| panic!("no line ends here"));
+        assert!(lines.tail.len() <= 3 * BOUND);
+    }
+    lines.push(b" step 7\n", &mut |line| {
+        assert!(line.text.len() <= BOUND && line.text.ends_with("x step 7"));
+    });
+}
+
+/// What makes lines hard, to be put together in any order.
+const PIECES: &[&[u8]] = &[
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\x1b[1;36m",
+    b"\x1b]8;;f\x1b\\",
+    b"\x08",
+    b"\0",
+    "━".as_bytes(),
+    b"\xff",
+    b"Epoch 1/2",
+    b" 7/9",
+    b"      ",
+    b"[21:10:47] INFO     val/x=1,                trainer.py:671\n",
+    b"                    val/y=2         \n",
+];
+
+proptest! {
+    #[test]
+    fn any_chunking_gives_the_same_lines(
+        pieces in prop::collection::vec(prop::sample::select(PIECES), 0..40),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let bytes = pieces.concat();
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        at.extend([0, bytes.len()]);
+        at.sort_unstable();
+        let chunks: Vec<&[u8]> = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+        prop_assert_eq!(lines(&chunks), lines(&[&bytes]));
+    }
+}

@@ -1,0 +1,63 @@
+use super::*;
+
+fn refused(rule: &str) -> String {
+    let yaml = format!("name: x\nabout: x\nrules:\n  - {rule}\nsamples: []\n");
+    Preset::parse(&yaml).expect_err(rule)
+}
+
+#[test]
+fn a_bad_file_is_refused_with_the_reason_and_the_way_out() {
+    assert_eq!(
+        refused("{ when: 'a(', emit: start }").lines().last(),
+        Some("error: unclosed group"),
+    );
+    assert_eq!(
+        refused("{ when: 'Epoch', emit: epoch }"),
+        "rule `Epoch`: emits Epoch, which needs the capture (?<epoch>..) or (?<epoch0>..)"
+    );
+    assert_eq!(
+        refused("{ when: '(?<value>x)', emit: { value: 'acc_{k}' } }"),
+        "rule `(?<value>x)`: the value's name `acc_{k}` needs the capture (?<k>..)"
+    );
+    for (rule, part) in [
+        (
+            "{ when: 'x', emit: { phase: trian } }",
+            "`phase: trian` is not known here, expected start, epoch",
+        ),
+        (
+            "{ when: 'x', emit: begin }",
+            "unknown variant `begin`, expected `start, epoch",
+        ),
+        (
+            "{ whne: 'x', emit: start }",
+            "unknown field `whne`, expected `when` or `emit` at line 4",
+        ),
+    ] {
+        let message = refused(rule);
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_sample_that_gives_something_else_is_told() {
+    let yaml = "name: x\nabout: x\nrules:\n  - { when: 'go', emit: start }\nsamples:\n  - { line: 'go', gives: [] }\n";
+    let preset = Preset::parse(yaml).expect("a good file");
+    assert_eq!(
+        preset.prove().unwrap_err(),
+        r#"preset x: sample "go" gives ["start"], but should give []"#
+    );
+}
+
+#[test]
+fn counts_as_logs_print_them() {
+    for (text, value) in [
+        ("412", Some(412)),
+        ("1,710", Some(1710)),
+        ("1.2k", Some(1200)),
+        ("3M", Some(3_000_000)),
+        ("?", None),
+        ("", None),
+    ] {
+        assert_eq!(count(text), value, "{text}");
+    }
+}

@@ -1,0 +1,263 @@
+//! The processes of a run: what their counters say, and what that proves.
+//!
+//! Counters are sums over ranks and their loader workers, main threads only: helper threads (gloo's polls, wandb, a
+//! heartbeat) move in a hung job as in a healthy one, main threads do not. Thresholds were fitted on 38 real jobs and
+//! held on seven fresh ones. Over a window, counters are WORK (proves life), BUSY (proves nothing) or STILL.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use crate::job::Unix;
+use crate::metric::{Metric, counter, gauge, gauges};
+
+/// Where processes are read from: `/proc`, or a simulated node.
+pub trait Processes: Send {
+    /// The processes of the run that writes the log at this path; none if nobody does.
+    fn read(&mut self, log: &Path) -> anyhow::Result<Seen>;
+}
+
+/// The processes of one run at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Ranks and loader workers.
+    pub pids: Vec<u32>,
+    /// Their counters.
+    pub counters: Counters,
+}
+
+/// Sums over the ranks and loader workers of a run. What may not be read is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// Live ranks and loader workers.
+    pub processes: u64,
+    /// CPU time of main threads, in seconds.
+    pub main_cpu_seconds: f64,
+    /// CPU time of all threads, in seconds; absent where it was not recorded.
+    pub all_cpu_seconds: Option<f64>,
+    /// Bytes that main threads got from read calls.
+    pub read_bytes: Option<f64>,
+    /// Bytes that main threads gave to write calls.
+    pub written_bytes: Option<f64>,
+    /// Page faults of main threads, minor and major.
+    pub page_faults: f64,
+    /// Bytes that the processes sent to storage.
+    pub disk_written_bytes: Option<f64>,
+    /// CPU time of other new children, such as compilers, in seconds.
+    pub child_cpu_seconds: Option<f64>,
+    /// Data files opened that were not open in the window before; absent where no folder is watched.
+    pub files_opened: Option<u64>,
+    /// Processes that are stopped or traced.
+    pub stopped: u64,
+    /// Processes in uninterruptible sleep.
+    pub uninterruptible: u64,
+    /// Of these, the ones whose system call has not changed since the last look.
+    pub same_syscall: Option<u64>,
+    /// Main threads that wait in a write to stdout or stderr.
+    pub stdout_blocked: Option<u64>,
+}
+
+/// What the counters of a window prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Somebody read, wrote, opened, faulted in pages or compiled: alive.
+    Work,
+    /// Somebody computes or spins: proves nothing.
+    Busy,
+    /// Neither.
+    Still,
+}
+
+/// Bytes read by main threads in a window. Hung jobs: 0; healthy readers: 1.7 MB and more.
+const READ: f64 = 64.0 * 1024.0;
+/// Page faults of main threads in a window. Hung jobs: up to 20; healthy ones: 1,200 and more.
+const PAGE: f64 = 500.0;
+/// Bytes written by main threads, and bytes sent to storage by whole processes (a helper thread of a hung job: 369 kB).
+const WRITE: f64 = 1024.0 * 1024.0;
+const DISK: f64 = 16.0 * 1024.0 * 1024.0;
+/// CPU seconds of new children, such as compilers.
+const CHILD: f64 = 5.0;
+/// Shares of a core from which on the main threads, or all threads, are busy.
+const MAIN_BUSY: f64 = 0.01;
+const ALL_BUSY: f64 = 0.5;
+
+/// What the counters say of the time between two looks. `pace` is how much faster than real time the counters run: 1
+/// but in a simulation.
+pub fn judge(before: &Counters, after: &Counters, seconds: f64, pace: f64) -> Evidence {
+    let rise = |a: f64, b: f64| (b - a).max(0.0);
+    let rise_of = |a: Option<f64>, b: Option<f64>| a.zip(b).map_or(0.0, |(a, b)| rise(a, b));
+    let opened = before
+        .files_opened
+        .zip(after.files_opened)
+        .is_some_and(|(a, b)| b > a);
+    let work = rise_of(before.read_bytes, after.read_bytes) >= READ
+        || rise(before.page_faults, after.page_faults) >= PAGE
+        || rise_of(before.written_bytes, after.written_bytes) >= WRITE
+        || rise_of(before.disk_written_bytes, after.disk_written_bytes) >= DISK
+        || rise_of(before.child_cpu_seconds, after.child_cpu_seconds) >= CHILD
+        || opened;
+    let core_seconds = seconds * pace;
+    if work {
+        Evidence::Work
+    } else if rise(before.main_cpu_seconds, after.main_cpu_seconds) >= MAIN_BUSY * core_seconds
+        || rise_of(before.all_cpu_seconds, after.all_cpu_seconds) >= ALL_BUSY * core_seconds
+    {
+        Evidence::Busy
+    } else {
+        Evidence::Still
+    }
+}
+
+/// Looks at one run over a sliding window.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Seconds that a judgement covers.
+    length: f64,
+    pace: f64,
+    looks: VecDeque<(Unix, Counters)>,
+    worked_at: Option<Unix>,
+}
+
+impl Window {
+    /// A window of so many seconds, in a world that runs `pace` times faster than real time.
+    pub fn new(length: f64, pace: f64) -> Self {
+        Self {
+            length,
+            pace,
+            looks: VecDeque::new(),
+            worked_at: None,
+        }
+    }
+
+    /// Takes in a look and judges the window that ends with it. Work is known as soon as it is seen; that there was
+    /// none takes a whole window, and before that nothing is said.
+    pub fn look(&mut self, at: Unix, counters: Counters) -> Option<Evidence> {
+        // Counters that fall are those of other processes.
+        if self
+            .looks
+            .back()
+            .is_some_and(|(_, last)| fell(last, &counters))
+        {
+            self.looks.clear();
+        }
+        let newest = self.looks.back().copied();
+        self.looks.push_back((at, counters));
+        // The oldest look that is kept is the newest one that lies a whole window back.
+        while self.looks.len() > 2 && self.looks[1].0 <= at - self.length {
+            self.looks.pop_front();
+        }
+        let (since, before) = *self.looks.front().filter(|(since, _)| *since < at)?;
+        let evidence = judge(&before, &counters, at - since, self.pace);
+        if evidence == Evidence::Work {
+            let just_now =
+                newest.is_some_and(|(since, before)| self.is_burst(&before, &counters, at - since));
+            if just_now || self.worked_at.is_none_or(|last| last < at - self.length) {
+                self.worked_at = Some(at);
+            }
+        }
+        (evidence == Evidence::Work || at - since >= self.length).then_some(evidence)
+    }
+
+    /// When work was last seen: at the newest look whose own share of the window's thresholds was reached.
+    pub fn worked_at(&self) -> Option<Unix> {
+        self.worked_at
+    }
+
+    fn is_burst(&self, before: &Counters, after: &Counters, seconds: f64) -> bool {
+        let share = (seconds / self.length).clamp(f64::MIN_POSITIVE, 1.0);
+        judge(
+            &scaled(before, share),
+            &scaled(after, share),
+            seconds,
+            self.pace,
+        ) == Evidence::Work
+    }
+}
+
+/// Counters such that the rise over a part of a window stands for the rise over a whole one.
+fn scaled(counters: &Counters, share: f64) -> Counters {
+    let whole = |value: f64| value / share;
+    Counters {
+        read_bytes: counters.read_bytes.map(whole),
+        written_bytes: counters.written_bytes.map(whole),
+        page_faults: whole(counters.page_faults),
+        disk_written_bytes: counters.disk_written_bytes.map(whole),
+        child_cpu_seconds: counters.child_cpu_seconds.map(whole),
+        ..*counters
+    }
+}
+
+fn fell(before: &Counters, after: &Counters) -> bool {
+    after.main_cpu_seconds < before.main_cpu_seconds || after.page_faults < before.page_faults
+}
+
+/// What is known of a run's processes now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Witnessed {
+    /// The newest look.
+    pub seen: Seen,
+    /// What the newest window proves; absent until there is one.
+    pub evidence: Option<Evidence>,
+}
+
+impl Witnessed {
+    /// All ranks and loader workers are stopped, traced or frozen: the run is suspended, not hung.
+    pub fn suspended(&self) -> bool {
+        self.seen.counters.processes > 0
+            && self.seen.counters.stopped == self.seen.counters.processes
+    }
+}
+
+/// The rows of a run's processes; each series carries the label `run`.
+pub const METRICS: &[Metric<Witnessed>] = &[
+    gauge(
+        "training_processes",
+        "Live ranks and loader workers of the run.",
+        |p| Some(p.seen.counters.processes as f64),
+    ),
+    gauges(
+        "training_processes_in_state",
+        "Of these, the ones that are stopped, in uninterruptible sleep, or waiting in a write to stdout or stderr.",
+        &["state"],
+        |p, out| {
+            let counters = &p.seen.counters;
+            out.add(["stopped"], counters.stopped as f64);
+            out.add(["uninterruptible"], counters.uninterruptible as f64);
+            if let Some(blocked) = counters.stdout_blocked {
+                out.add(["stdout_blocked"], blocked as f64);
+            }
+        },
+    ),
+    gauge(
+        "training_busy",
+        "1 if the run's threads use the CPU without any work that proves life: computing, or spinning. Absent until a whole window was seen.",
+        |p| {
+            p.evidence
+                .map(|evidence| f64::from(u8::from(evidence == Evidence::Busy)))
+        },
+    ),
+    gauge(
+        "training_run_suspended",
+        "1 if all processes of the run are stopped, traced or frozen: its clocks stand still.",
+        |p| Some(f64::from(u8::from(p.suspended()))),
+    ),
+    counter(
+        "training_process_cpu_seconds_total",
+        "CPU time of the main threads of ranks and loader workers.",
+        |p| Some(p.seen.counters.main_cpu_seconds),
+    ),
+    counter(
+        "training_process_read_bytes_total",
+        "Bytes that these threads got from read calls. Absent without the permission to see it.",
+        |p| p.seen.counters.read_bytes,
+    ),
+    counter(
+        "training_process_written_bytes_total",
+        "Bytes that these threads gave to write calls. Absent without the permission to see it.",
+        |p| p.seen.counters.written_bytes,
+    ),
+    counter(
+        "training_process_page_faults_total",
+        "Page faults of these threads, minor and major.",
+        |p| Some(p.seen.counters.page_faults),
+    ),
+];

@@ -1,0 +1,184 @@
+//! One inotify instance for the whole exporter: which folders have changed, which validation files were opened.
+//!
+//! Where there is no watch (none is to be had, or the file system sends no events), the look every second still finds
+//! everything but opened files. The callback never waits: it fills two sets and rings once.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use notify::event::{AccessKind, EventKind};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::Wake;
+
+/// At most so many opened files wait to be counted; beyond it a pass is over before anybody looks.
+const OPENED: usize = 1_000_000;
+
+/// What has happened since the last look.
+#[derive(Debug, Default)]
+pub(super) struct Happened {
+    /// Folders in which something was written, made, moved or deleted.
+    pub(super) changed: HashSet<PathBuf>,
+    /// Events were lost: look everywhere.
+    pub(super) everything: bool,
+    /// Files opened in the data folders.
+    pub(super) opened: HashSet<PathBuf>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    happened: Happened,
+    data: HashSet<PathBuf>,
+}
+
+/// The watch.
+pub(super) struct Watch {
+    watcher: Option<RecommendedWatcher>,
+    inbox: Arc<Mutex<Inbox>>,
+    /// The folders that are watched, and whether that succeeded.
+    folders: HashMap<PathBuf, bool>,
+}
+
+impl Watch {
+    /// A watch that rings `waker`. Without an inotify instance it watches nothing, and tells why.
+    pub(super) fn new(waker: SyncSender<Wake>) -> (Self, Option<notify::Error>) {
+        let inbox = Arc::new(Mutex::new(Inbox::default()));
+        let handler = {
+            let inbox = inbox.clone();
+            move |event: notify::Result<Event>| {
+                if inbox
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take(event)
+                {
+                    // Full: somebody rang already.
+                    let _ = waker.try_send(Wake::Files);
+                }
+            }
+        };
+        match notify::recommended_watcher(handler) {
+            Ok(watcher) => (
+                Self {
+                    watcher: Some(watcher),
+                    inbox,
+                    folders: HashMap::new(),
+                },
+                None,
+            ),
+            Err(e) => (
+                Self {
+                    watcher: None,
+                    inbox,
+                    folders: HashMap::new(),
+                },
+                Some(e),
+            ),
+        }
+    }
+
+    /// Watches these folders and no others; in those of `data`, opened files are collected. Returns the new errors.
+    pub(super) fn keep(
+        &mut self,
+        logs: &HashSet<PathBuf>,
+        data: &HashSet<PathBuf>,
+    ) -> Vec<notify::Error> {
+        self.inbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .data
+            .clone_from(data);
+        let Some(watcher) = &mut self.watcher else {
+            return Vec::new();
+        };
+        let gone: Vec<PathBuf> = self
+            .folders
+            .keys()
+            .filter(|f| !logs.contains(*f) && !data.contains(*f))
+            .cloned()
+            .collect();
+        for folder in gone {
+            // It may be gone from the disk, too.
+            let _ = watcher.unwatch(&folder);
+            self.folders.remove(&folder);
+        }
+        let mut errors = Vec::new();
+        for folder in logs.union(data) {
+            if self.folders.contains_key(folder) {
+                continue;
+            }
+            let result = watcher.watch(folder, RecursiveMode::NonRecursive);
+            self.folders.insert(folder.clone(), result.is_ok());
+            errors.extend(result.err());
+        }
+        errors
+    }
+
+    /// Forgets a folder, so that it is watched anew: it was deleted and made again, or could not be watched.
+    pub(super) fn forget(&mut self, folder: &Path) {
+        if self.folders.remove(folder).is_some()
+            && let Some(watcher) = &mut self.watcher
+        {
+            let _ = watcher.unwatch(folder);
+        }
+    }
+
+    /// Opened files can be seen in this folder.
+    pub(super) fn sees(&self, folder: &Path) -> bool {
+        self.folders.get(folder) == Some(&true)
+    }
+
+    /// What has happened since this was last asked.
+    pub(super) fn happened(&self) -> Happened {
+        std::mem::take(
+            &mut self
+                .inbox
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .happened,
+        )
+    }
+}
+
+impl Inbox {
+    /// Takes in an event. True if somebody should look.
+    fn take(&mut self, event: notify::Result<Event>) -> bool {
+        let Ok(event) = event else {
+            self.happened.everything = true;
+            return true;
+        };
+        if event.need_rescan() {
+            self.happened.everything = true;
+            return true;
+        }
+        match event.kind {
+            // Our own reading opens files as well, but never in a data folder.
+            EventKind::Access(AccessKind::Open(_)) => {
+                let mut new = false;
+                for path in event.paths {
+                    let in_data = path
+                        .parent()
+                        .is_some_and(|folder| self.data.contains(folder));
+                    new |= in_data
+                        && self.happened.opened.len() < OPENED
+                        && self.happened.opened.insert(path);
+                }
+                new
+            }
+            EventKind::Access(_) => false,
+            EventKind::Any
+            | EventKind::Create(_)
+            | EventKind::Modify(_)
+            | EventKind::Remove(_)
+            | EventKind::Other => {
+                let folders = event
+                    .paths
+                    .iter()
+                    .filter_map(|path| path.parent().map(Path::to_owned));
+                self.happened.changed.extend(folders);
+                true
+            }
+        }
+    }
+}

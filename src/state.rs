@@ -1,0 +1,502 @@
+//! All that a scrape can say, behind one lock.
+//!
+//! Data and health are kept apart: a failed reading leaves no data, so a stale value is never shown as live. The source
+//! threads write here, a scrape renders one snapshot of it and touches nothing else: no driver, no `/proc`, no file.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus::proto::MetricFamily;
+
+use crate::job::cadence::Limits;
+use crate::job::verdict::{Facts, GpuCount, Silence, Verdict, judge};
+use crate::job::{self, Job, Phase, Unix};
+use crate::metric::{Entry, Metric, counter, families, gauge, gauges, reference};
+use crate::node::gpu::{self, Baselines, Gpu, GpuState};
+use crate::node::process::{self, Evidence, Witnessed};
+
+/// The state, shared by the source threads and the server.
+#[derive(Clone, Debug, Default)]
+pub struct Shared(Arc<Mutex<State>>);
+
+impl Shared {
+    /// The state, for a short while: whoever holds it neither reads a file nor waits. A thread that panicked while it
+    /// held it has spoilt at most one reading, which the next one replaces.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the exporter knows.
+#[derive(Debug, Default)]
+pub struct State {
+    /// The runs by name.
+    pub runs: BTreeMap<String, Run>,
+    /// The GPUs of this node.
+    pub gpus: Reading<Vec<Gpu>>,
+    baselines: Baselines,
+    /// How each source does.
+    pub sources: Sources,
+    /// The exporter itself.
+    pub exporter: Exporter,
+}
+
+/// A source's newest data and how its readings went. Data is there only if the newest reading gave it.
+#[derive(Clone, Debug, Default)]
+pub struct Reading<T> {
+    /// The data.
+    pub data: Option<T>,
+    /// Why there is none.
+    pub error: Option<String>,
+}
+
+/// The health of the four sources, by their label value.
+pub type Sources = BTreeMap<&'static str, Source>;
+
+/// How one source does.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The newest reading gave data.
+    pub success: bool,
+    /// How long it took, in seconds.
+    pub duration: f64,
+    /// When a reading last gave data.
+    pub last_success: Option<Unix>,
+    /// Why the newest one gave none.
+    pub error: Option<String>,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its name: the label `run`.
+    pub name: String,
+    /// Who and what it is.
+    pub info: Info,
+    /// What it is doing.
+    pub job: Job,
+    /// Its log, as followed.
+    pub log: Log,
+    /// Its processes; absent without that witness.
+    pub processes: Option<Witnessed>,
+    /// Its GPUs, by index and uuid.
+    pub gpus: Vec<(u32, String)>,
+    /// Distinct validation files opened, over all passes; absent where no folder is watched.
+    pub files_opened: Option<u64>,
+}
+
+/// Who and what a run is; empty where unknown.
+#[derive(Clone, Debug, Default)]
+pub struct Info {
+    /// The preset that reads its log.
+    pub framework: String,
+    /// Whose run it is.
+    pub user: String,
+    /// Whose team's.
+    pub team: String,
+    /// Slurm's job id.
+    pub slurm_job_id: String,
+    /// Kubernetes' namespace.
+    pub kubernetes_namespace: String,
+    /// Kubernetes' pod.
+    pub kubernetes_pod: String,
+    /// The path of its log.
+    pub log_path: String,
+}
+
+/// How following a log goes.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// It is open and can be read.
+    pub up: bool,
+    /// Why not.
+    pub error: Option<String>,
+    /// Bytes in the file that are not read yet.
+    pub lag: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Lines read.
+    pub lines: u64,
+    /// Lines that said something.
+    pub matched: u64,
+    /// Rotations and truncations followed.
+    pub rotations: u64,
+    /// When the file was last written.
+    pub last_write: Option<Unix>,
+}
+
+impl Run {
+    /// A run of which only the name is known.
+    pub fn new(name: &str, limits: Limits) -> Self {
+        Self {
+            name: name.to_owned(),
+            info: Info::default(),
+            job: Job::new(limits),
+            log: Log::default(),
+            processes: None,
+            gpus: Vec::new(),
+            files_opened: None,
+        }
+    }
+
+    /// What the verdict's table looks at.
+    pub fn facts(&self, gpus: &[Gpu], now: Unix) -> Facts {
+        let (job, processes) = (&self.job, self.processes.as_ref());
+        Facts {
+            phase: job.phase,
+            ended: job.ended.map(|(reason, _)| reason),
+            processes: processes.map(|p| p.seen.counters.processes),
+            stopped: processes.map_or(0, |p| p.seen.counters.stopped),
+            enrolled: job.enrolled,
+            log_up: self.log.up,
+            suspended: processes.is_some_and(Witnessed::suspended),
+            progress: Silence::since(job.last_progress(), job.progress_ceiling(), now),
+            work: job.last_work().and_then(|work| {
+                let last = job.last_gpu_work().map_or(work, |gpu| gpu.max(work));
+                Silence::since(Some(last), job.quiet_ceiling(), now)
+            }),
+            busy: processes.is_some_and(|p| p.evidence == Some(Evidence::Busy)),
+            unseen: job.unseen(),
+            gpus: self.count(gpus),
+            patience: job.limits().patience,
+        }
+    }
+
+    /// The node's verdict at `now`.
+    pub fn verdict(&self, gpus: &[Gpu], now: Unix) -> Verdict {
+        judge(&self.facts(gpus, now))
+    }
+
+    /// The run's GPUs among those of the node.
+    pub fn own_gpus<'a>(&'a self, gpus: &'a [Gpu]) -> impl Iterator<Item = &'a Gpu> {
+        gpus.iter()
+            .filter(|gpu| self.gpus.iter().any(|(_, uuid)| *uuid == gpu.uuid))
+    }
+
+    fn count(&self, gpus: &[Gpu]) -> GpuCount {
+        let mut count = GpuCount::default();
+        for gpu in self.own_gpus(gpus) {
+            match gpu.state {
+                GpuState::Idle => count.idle += 1,
+                GpuState::Working => count.working += 1,
+                GpuState::Spinning => count.spinning += 1,
+                GpuState::Unknown => count.unknown += 1,
+            }
+        }
+        count
+    }
+
+    /// It makes progress in training at this moment, so its GPUs draw what they draw when they work.
+    fn advancing(&self, now: Unix) -> bool {
+        let pause = self.job.limits().work_window / 2.0;
+        self.job.phase == Phase::Train
+            && self
+                .job
+                .last_progress()
+                .is_some_and(|last| now - last <= pause)
+    }
+
+    fn holds(&self, gpu: &Gpu) -> bool {
+        let pids = self.processes.as_ref().map_or(&[][..], |p| &p.seen.pids);
+        gpu.pids
+            .as_ref()
+            .is_some_and(|holders| holders.iter().any(|pid| pids.contains(pid)))
+    }
+}
+
+impl State {
+    /// Takes in a reading of the GPUs: which run holds which, and what state each is in.
+    pub fn record_gpus(&mut self, read: Result<Vec<Gpu>, String>, now: Unix) {
+        let mut gpus = match read {
+            Ok(gpus) => gpus,
+            Err(error) => {
+                self.gpus = Reading {
+                    data: None,
+                    error: Some(error),
+                };
+                return;
+            }
+        };
+        for gpu in &mut gpus {
+            let holders: Vec<&str> = self
+                .runs
+                .values()
+                .filter(|run| run.holds(gpu))
+                .map(|run| run.name.as_str())
+                .collect();
+            // What two runs share tells of neither.
+            let alone = (holders.len() == 1).then(|| holders[0].to_owned());
+            let advancing = alone
+                .as_ref()
+                .is_some_and(|name| self.runs[name].advancing(now));
+            gpu.state = self.baselines.state(gpu, advancing, now);
+            if holders.len() > 1 {
+                gpu.state = GpuState::Unknown;
+            }
+            if let Some(run) = alone.and_then(|name| self.runs.get_mut(&name))
+                && gpu.state == GpuState::Working
+            {
+                run.job.gpu_worked(now);
+            }
+        }
+        for run in self.runs.values_mut() {
+            run.gpus = gpus
+                .iter()
+                .filter(|gpu| run.holds(gpu))
+                .map(|gpu| (gpu.index, gpu.uuid.clone()))
+                .collect();
+        }
+        self.gpus = Reading {
+            data: Some(gpus),
+            error: None,
+        };
+    }
+
+    /// Takes in how a reading of a source went.
+    pub fn record_source(
+        &mut self,
+        name: &'static str,
+        result: Result<(), String>,
+        duration: f64,
+        now: Unix,
+    ) {
+        let source = self.sources.entry(name).or_default();
+        source.success = result.is_ok();
+        source.duration = duration;
+        source.error = result.err();
+        if source.success {
+            source.last_success = Some(now);
+        }
+    }
+
+    /// Every family of the page, at `now`.
+    pub fn families(&mut self, now: Unix) -> Vec<MetricFamily> {
+        self.exporter.now = now;
+        self.exporter.runs = self.runs.len();
+        let runs = || self.runs.values().map(|run| (vec![run.name.clone()], run));
+        let gpus = self.gpus.data.as_deref().unwrap_or_default();
+        let gpus: Vec<_> = gpus
+            .iter()
+            .map(|gpu| (vec![gpu.index.to_string(), gpu.uuid.clone()], gpu))
+            .collect();
+        let jobs: Vec<_> = runs().map(|(labels, run)| (labels, &run.job)).collect();
+        let logs: Vec<_> = runs().map(|(labels, run)| (labels, &run.log)).collect();
+        let seen: Vec<_> = runs()
+            .filter_map(|(labels, run)| Some((labels, run.processes.as_ref()?)))
+            .collect();
+        let sources: Vec<_> = self
+            .sources
+            .iter()
+            .map(|(name, source)| (vec![(*name).to_owned()], source))
+            .collect();
+        [
+            families(RUN, RUN_LABELS, &runs().collect::<Vec<_>>()),
+            families(job::metrics::METRICS, RUN_LABELS, &jobs),
+            families(process::METRICS, RUN_LABELS, &seen),
+            families(LOG, RUN_LABELS, &logs),
+            families(gpu::METRICS, gpu::LABELS, &gpus),
+            families(SOURCE, SOURCE_LABELS, &sources),
+            families(NODE, &[], &[(Vec::new(), self)]),
+            families(EXPORTER, &[], &[(Vec::new(), &self.exporter)]),
+        ]
+        .concat()
+    }
+}
+
+/// Every metric that can be on the page, for the reference.
+pub fn all_metrics() -> Vec<Entry> {
+    [
+        reference(RUN, RUN_LABELS),
+        reference(job::metrics::METRICS, RUN_LABELS),
+        reference(process::METRICS, RUN_LABELS),
+        reference(LOG, RUN_LABELS),
+        reference(gpu::METRICS, gpu::LABELS),
+        reference(NODE, &[]),
+        reference(SOURCE, SOURCE_LABELS),
+        reference(EXPORTER, &[]),
+    ]
+    .concat()
+}
+
+const RUN_LABELS: &[&str] = &["run"];
+const SOURCE_LABELS: &[&str] = &["source"];
+
+const RUN: &[Metric<Run>] = &[
+    gauges(
+        "training_run_info",
+        "Who and what a run is; always 1. Labels are empty where unknown.",
+        &[
+            "framework",
+            "user",
+            "team",
+            "slurm_job_id",
+            "kubernetes_namespace",
+            "kubernetes_pod",
+            "log_path",
+        ],
+        |run, out| {
+            let i = &run.info;
+            out.add(
+                [
+                    &i.framework,
+                    &i.user,
+                    &i.team,
+                    &i.slurm_job_id,
+                    &i.kubernetes_namespace,
+                    &i.kubernetes_pod,
+                    &i.log_path,
+                ],
+                1.0,
+            );
+        },
+    ),
+    gauges(
+        "training_run_gpu",
+        "1 for each GPU on which a process of the run holds a context: the many side of every join.",
+        gpu::LABELS,
+        |run, out| {
+            run.gpus
+                .iter()
+                .for_each(|(index, uuid)| out.add([&index.to_string(), uuid], 1.0))
+        },
+    ),
+    counter(
+        "training_val_files_opened_total",
+        "Distinct validation files opened, counted anew in each pass and summed. Absent where no folder is watched.",
+        |run| run.files_opened.map(|n| n as f64),
+    ),
+];
+
+const LOG: &[Metric<Log>] = &[
+    gauge(
+        "training_log_up",
+        "1 if the run's log is open and can be read.",
+        |log| Some(f64::from(u8::from(log.up))),
+    ),
+    gauge(
+        "training_log_lag_bytes",
+        "Bytes in the log that are not read yet.",
+        |log| Some(log.lag as f64),
+    ),
+    counter(
+        "training_log_bytes_total",
+        "Bytes read from the log.",
+        |log| Some(log.bytes as f64),
+    ),
+    counter(
+        "training_log_lines_total",
+        "Lines read from the log, each frame of a bar as one.",
+        |log| Some(log.lines as f64),
+    ),
+    counter(
+        "training_log_lines_matched_total",
+        "Lines of the log that said something.",
+        |log| Some(log.matched as f64),
+    ),
+    counter(
+        "training_log_rotations_total",
+        "Rotations and truncations of the log that were followed.",
+        |log| Some(log.rotations as f64),
+    ),
+    gauge(
+        "training_log_last_write_timestamp_seconds",
+        "Unix time at which the log was last written, by its file system.",
+        |log| log.last_write,
+    ),
+];
+
+const NODE: &[Metric<State>] = &[gauge(
+    "training_nvml_up",
+    "1 if the GPUs could be read in the newest look, 0 if not: then no GPU series is exported.",
+    |state| Some(f64::from(u8::from(state.gpus.data.is_some()))),
+)];
+
+const SOURCE: &[Metric<Source>] = &[
+    gauge(
+        "training_exporter_source_success",
+        "1 if the newest reading of this source gave data.",
+        |source| Some(f64::from(u8::from(source.success))),
+    ),
+    gauge(
+        "training_exporter_source_duration_seconds",
+        "How long the newest reading of this source took.",
+        |source| Some(source.duration),
+    ),
+    gauge(
+        "training_exporter_source_last_success_timestamp_seconds",
+        "Unix time at which a reading of this source last gave data.",
+        |source| source.last_success,
+    ),
+];
+
+/// The exporter itself.
+#[derive(Clone, Debug)]
+pub struct Exporter {
+    /// The time of this scrape.
+    pub now: Unix,
+    /// The newest reload of the configuration succeeded.
+    pub config_loaded: bool,
+    /// The first look at the logs is done.
+    pub ready: bool,
+    /// Runs that are exported, and how many may be.
+    pub runs: usize,
+    /// The most runs that are exported.
+    pub runs_limit: usize,
+    /// Logs that made no run because the limit was reached.
+    pub runs_dropped: u64,
+    /// Errors of the file watch; each falls back to looking every second.
+    pub watch_errors: u64,
+}
+
+impl Default for Exporter {
+    fn default() -> Self {
+        Self {
+            now: 0.0,
+            config_loaded: true,
+            ready: false,
+            runs: 0,
+            runs_limit: 0,
+            runs_dropped: 0,
+            watch_errors: 0,
+        }
+    }
+}
+
+const EXPORTER: &[Metric<Exporter>] = &[
+    gauges(
+        "training_exporter_build_info",
+        "The exporter's version; always 1.",
+        &["version"],
+        |_, out| out.add([env!("CARGO_PKG_VERSION")], 1.0),
+    ),
+    gauge(
+        "training_exporter_clock_timestamp_seconds",
+        "Now, by this node's clock: rules subtract its skew from all other times of this node.",
+        |exporter| Some(exporter.now),
+    ),
+    gauge(
+        "training_exporter_config_last_reload_successful",
+        "1 if the newest configuration is in force.",
+        |exporter| Some(f64::from(u8::from(exporter.config_loaded))),
+    ),
+    gauge(
+        "training_exporter_runs",
+        "Runs that are exported.",
+        |exporter| Some(exporter.runs as f64),
+    ),
+    gauge(
+        "training_exporter_runs_limit",
+        "The most runs that are exported.",
+        |exporter| Some(exporter.runs_limit as f64),
+    ),
+    counter(
+        "training_exporter_runs_dropped_total",
+        "Logs that made no run because of that limit.",
+        |exporter| Some(exporter.runs_dropped as f64),
+    ),
+    counter(
+        "training_exporter_watch_errors_total",
+        "Errors of the file watch; a file without a watch is looked at every second.",
+        |exporter| Some(exporter.watch_errors as f64),
+    ),
+];
