@@ -95,8 +95,10 @@ pub struct Job {
     pub validation: Option<Progress>,
     /// Distinct validation files opened in this pass; absent where no folder is watched.
     pub files: Option<u64>,
-    /// Validation files of a whole pass: configured, or those of the last pass.
-    pub files_of: Option<u64>,
+    /// Validation files of a whole pass, as configured.
+    pub files_planned: Option<u64>,
+    /// Distinct validation files of the pass before.
+    files_before: Option<u64>,
     validation_complete: bool,
     passes: u64,
     longest_pass: Option<f64>,
@@ -106,6 +108,7 @@ pub struct Job {
     worked: [bool; Phase::COUNT],
     recompiles: Recompiles,
     faults: BTreeMap<Fault, u64>,
+    last_fault: Option<Fault>,
     nonfinite: u64,
     values: BTreeMap<String, f64>,
     collective_timeout: Option<f64>,
@@ -135,7 +138,8 @@ impl Job {
             marks: Marks::default(),
             validation: None,
             files: None,
-            files_of: None,
+            files_planned: None,
+            files_before: None,
             validation_complete: false,
             passes: 0,
             longest_pass: None,
@@ -145,6 +149,7 @@ impl Job {
             worked: [false; Phase::COUNT],
             recompiles: Recompiles::default(),
             faults: BTreeMap::new(),
+            last_fault: None,
             nonfinite: 0,
             values: BTreeMap::new(),
             collective_timeout: None,
@@ -181,6 +186,9 @@ impl Job {
                 if self.phase == Phase::Checkpoint {
                     match self.stopping {
                         Some(reason) => self.end(reason, at),
+                        None if self.interrupted == Phase::Finished => {
+                            self.end(Ended::Finished, at)
+                        }
                         None => self.enter(self.interrupted, at),
                     }
                 }
@@ -192,7 +200,13 @@ impl Job {
             }
             Observation::Recompile(what) => self.recompiles.again(what),
             Observation::RecompileLimit(what) => self.recompiles.limit(what),
-            Observation::Fault(fault) => *self.faults.entry(fault).or_default() += 1,
+            Observation::Fault(fault) => {
+                *self.faults.entry(fault).or_default() += 1;
+                // The launcher tells that a rank failed, and with what exit code, but not why.
+                if fault != Fault::RankFailed {
+                    self.last_fault = Some(fault);
+                }
+            }
             Observation::Stopping(reason) => self.stopping = Some(reason),
             Observation::End(reason) => self.end(self.stopping.unwrap_or(reason), at),
             Observation::Value { name, value } => self.note(name, value),
@@ -266,9 +280,10 @@ impl Job {
         if self.phase != Phase::Validation {
             return None;
         }
+        let of = self.files_planned.or(self.files_before);
         self.validation.or(self.files.map(|done| Progress {
-            done: self.files_of.map_or(done, |of| done.min(of)),
-            of: self.files_of,
+            done: of.map_or(done, |of| done.min(of)),
+            of,
         }))
     }
 
@@ -344,10 +359,9 @@ impl Job {
 
     /// A new process writes: nothing of the old one is inherited but what was configured.
     fn start(&mut self, at: Unix) {
-        let configured = self.files_of.filter(|_| self.passes == 0);
         *self = Self {
             started: Some(at),
-            files_of: configured,
+            files_planned: self.files_planned,
             ..Self::new(self.limits.clone())
         };
         self.progressed(at);
@@ -382,7 +396,7 @@ impl Job {
             Phase::Validation => {
                 self.complete_validation(at);
                 self.passes += 1;
-                self.files_of = self.files.filter(|&files| files > 0).or(self.files_of);
+                self.files_before = self.files.filter(|&files| files > 0).or(self.files_before);
                 (self.validation, self.files, self.validation_complete) = (None, None, false);
             }
             Phase::Checkpoint => lasted
@@ -412,6 +426,10 @@ impl Job {
     }
 
     fn end(&mut self, reason: Ended, at: Unix) {
+        let reason = match (reason, self.last_fault) {
+            (Ended::Error, Some(Fault::OutOfMemory)) => Ended::OutOfMemory,
+            (reason, _) => reason,
+        };
         self.enter(reason.phase(), at);
         self.ended = Some((reason, at));
     }
@@ -498,3 +516,6 @@ fn rises(highest: &mut Option<u64>, value: u64) -> bool {
     }
     new
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,54 @@
-//! x
+//! Wires the command line to its answers. No logic.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
 use clap::Parser;
-#[derive(Parser)]
-struct A {
-    #[command(subcommand)]
-    c: C,
+use training_exporter::cli::{
+    Cli, Command, Format, Level, Voice, check, demo, reference, replay, serve,
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    speak(cli.voice);
+    let result = match cli.command {
+        None => serve::run(&cli.serve),
+        Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Replay(args)) => replay::run(&args, &mut io::stdout().lock()),
+        Some(Command::Check(args)) => check::run(&args, &mut io::stdout().lock()),
+        Some(Command::Metrics) => reference::run(&mut io::stdout().lock()).map_err(Into::into),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough.
+        Err(e)
+            if e.downcast_ref::<io::Error>()
+                .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            let _ = writeln!(io::stderr(), "training-exporter: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
-#[derive(clap::Subcommand)]
-enum C {
-    Replay(training_exporter::cli::replay::Args),
-}
-fn main() -> anyhow::Result<()> {
-    match A::parse().c {
-        C::Replay(a) => training_exporter::cli::replay::run(&a, &mut std::io::stdout().lock()),
+
+/// Sets up the program's own log.
+fn speak(voice: Voice) {
+    let level = match voice.level {
+        Level::Debug => tracing::Level::DEBUG,
+        Level::Info => tracing::Level::INFO,
+        Level::Warn => tracing::Level::WARN,
+        Level::Error => tracing::Level::ERROR,
+    };
+    let plain = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_target(false);
+    match voice.format {
+        Format::Text => plain.with_ansi(false).init(),
+        Format::Json => plain.json().init(),
     }
 }

@@ -5,4 +5,5 @@
 
 pub mod data;
 pub mod gpu;
+pub mod nvml;
 pub mod process;

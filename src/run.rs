@@ -7,6 +7,7 @@
 mod files;
 mod looks;
 mod watch;
+pub mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use prometheus::proto::MetricFamily;
 
 use crate::job::cadence::Limits;
+use crate::job::clock::larger;
 use crate::job::verdict::{Facts, GpuCount, Silence, Verdict, judge};
 use crate::job::{self, Job, Phase, Unix};
 use crate::metric::{Entry, Metric, counter, families, gauge, gauges, reference};
@@ -151,14 +152,17 @@ impl Run {
             log_up: self.log.up,
             suspended: processes.is_some_and(Witnessed::suspended),
             progress: Silence::since(job.last_progress(), job.progress_ceiling(), now),
-            work: job.last_work().and_then(|work| {
-                let last = job.last_gpu_work().map_or(work, |gpu| gpu.max(work));
-                Silence::since(Some(last), job.quiet_ceiling(), now)
-            }),
+            work: Silence::since(
+                larger(job.last_work(), job.last_gpu_work()),
+                job.quiet_ceiling(),
+                now,
+            ),
+            may_convict: job.last_work().is_some(),
             busy: processes.is_some_and(|p| p.evidence == Some(Evidence::Busy)),
             unseen: job.unseen(),
             gpus: self.count(gpus),
             patience: job.limits().patience,
+            endurance: job.limits().unseen_validation,
         }
     }
 

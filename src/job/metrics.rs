@@ -89,7 +89,7 @@ pub const METRICS: &[Metric<Job>] = &[
         },
     ),
     gauge(
-        "training_val_total",
+        "training_val_planned",
         "Units of the whole running validation, in the unit of training_val_done.",
         |job| {
             job.validation_progress()

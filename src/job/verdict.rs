@@ -57,6 +57,10 @@ impl GpuCount {
     fn all_spin(self) -> bool {
         self.spinning > 0 && self.spinning == self.all()
     }
+
+    fn stand_still(self) -> bool {
+        self.all() > 0 && self.idle + self.spinning == self.all()
+    }
 }
 
 /// All that the table looks at.
@@ -78,8 +82,10 @@ pub struct Facts {
     pub suspended: bool,
     /// Clock P.
     pub progress: Option<Silence>,
-    /// Clock Q; absent without a witness that may convict.
+    /// Clock Q: processes and GPUs together; absent while no work was ever seen.
     pub work: Option<Silence>,
+    /// The processes have shown work in this kind of phase, so that their silence proves something.
+    pub may_convict: bool,
     /// Its processes compute or spin, which proves nothing.
     pub busy: bool,
     /// A validation whose numbers say nothing.
@@ -88,6 +94,8 @@ pub struct Facts {
     pub gpus: GpuCount,
     /// The least that "slow, but alive" may last in training before it is called hung, in seconds.
     pub patience: f64,
+    /// The least that any other phase may last without a witness, in seconds.
+    pub endurance: f64,
 }
 
 /// The verdict's word, as in `run:training_verdict:info{verdict}`.
@@ -179,7 +187,6 @@ impl Verdict {
         matches!(
             self,
             Self::Vanished
-                | Self::Closing
                 | Self::Blind
                 | Self::Suspended
                 | Self::Waiting
@@ -204,16 +211,7 @@ pub fn judge(facts: &Facts) -> Verdict {
     if facts.suspended {
         return Verdict::Suspended;
     }
-    let late = facts.progress.is_some_and(Silence::over);
-    let quiet = facts.work.is_some_and(Silence::over) && !facts.busy;
-    // Where the numbers say nothing, a witness must; where there is none, only time is left.
-    let seen_alive = facts.work.is_some() || facts.busy;
-    let healthy = if facts.unseen {
-        !quiet && (seen_alive || !late)
-    } else {
-        !late
-    };
-    if healthy {
+    let Some(progress) = facts.progress.filter(|_| overdue(facts)) else {
         return match phase {
             Phase::Validation if gpus.all_idle() => Verdict::ValidationIdle,
             Phase::Validation => Verdict::Validating,
@@ -221,18 +219,63 @@ pub fn judge(facts: &Facts) -> Verdict {
             Phase::Checkpoint => Verdict::Checkpointing,
             Phase::Init | Phase::Finished | Phase::Failed | Phase::Unknown => Verdict::Starting,
         };
-    }
+    };
+    let working = working(facts);
     if facts.stopped > 0 {
-        return Verdict::LostRank;
+        Verdict::LostRank
+    } else if gpus.spinning > 0 && !gpus.all_spin() && working {
+        Verdict::Waiting
+    } else if quiet(facts) || patience(facts).is_some_and(|patience| progress.age > patience) {
+        Verdict::Hung
+    } else if working {
+        Verdict::Slow
+    } else {
+        Verdict::Unproven
     }
-    let working = facts.work.is_some_and(|work| !work.over());
-    if late && gpus.spinning > 0 && (gpus.working > 0 || working) {
-        return Verdict::Waiting;
+}
+
+/// Work is seen: a GPU works, or somebody worked within the quiet ceiling.
+fn working(facts: &Facts) -> bool {
+    facts.gpus.working > 0 || facts.work.is_some_and(|work| !work.over())
+}
+
+/// Q is over its ceiling, by a witness that may convict, and nobody works or is busy.
+fn quiet(facts: &Facts) -> bool {
+    facts.may_convict && facts.work.is_some_and(Silence::over) && !working(facts) && !facts.busy
+}
+
+/// Past rows 9 and 10: LATE, or UNSEEN and QUIET. An unseen validation is given a whole quiet ceiling of its own:
+/// silence that the phase before left behind does not count.
+fn overdue(facts: &Facts) -> bool {
+    let Some(progress) = facts.progress else {
+        return false;
+    };
+    let late = progress.over() && !(facts.unseen && (working(facts) || facts.busy));
+    let unseen_and_quiet =
+        facts.unseen && quiet(facts) && facts.work.is_some_and(|work| progress.age > work.ceiling);
+    late || unseen_and_quiet
+}
+
+/// Rows 14 to 17: how long progress may be absent where nobody is QUIET, so where a hang is not proven; absent is for
+/// ever.
+fn patience(facts: &Facts) -> Option<f64> {
+    let ceiling = facts.progress?.ceiling;
+    let long = (6.0 * ceiling).max(facts.patience);
+    let train = facts.phase == Phase::Train;
+    let gpus = facts.gpus;
+    if working(facts) {
+        return train.then_some(long);
     }
-    if quiet && gpus.working == 0 {
-        return Verdict::Hung;
-    }
-    late_without_proof(facts, working)
+    Some(match facts.busy {
+        // A collective that never ends.
+        true if gpus.all_spin() => ceiling,
+        true => 3.0 * ceiling,
+        false if train && gpus.stand_still() => ceiling,
+        false if train => long,
+        // The ceiling of an unseen validation is its overrun limit already.
+        false if facts.unseen => ceiling,
+        false => ceiling.max(facts.endurance),
+    })
 }
 
 fn over(reason: Ended, processes: Option<u64>) -> Verdict {
@@ -250,33 +293,6 @@ fn over(reason: Ended, processes: Option<u64>) -> Verdict {
     }
 }
 
-/// Rows 14 to 17: late, and no witness proves a hang; how long that may last depends on what else is seen.
-fn late_without_proof(facts: &Facts, working: bool) -> Verdict {
-    let Some(Silence { age, ceiling }) = facts.progress else {
-        return Verdict::Unproven;
-    };
-    let gpus = facts.gpus;
-    let train = facts.phase == Phase::Train;
-    let alive = gpus.working > 0 || working;
-    let hung = if alive {
-        train && age > (6.0 * ceiling).max(facts.patience)
-    } else if facts.busy {
-        (gpus.all_idle() && age > 3.0 * ceiling) || gpus.all_spin()
-    } else if train {
-        gpus.all_idle() || gpus.all_spin()
-    } else if facts.unseen {
-        // The ceiling of an unseen validation is three times the longest earlier one already.
-        age > ceiling
-    } else {
-        age > 3.0 * ceiling
-    };
-    match (hung, alive) {
-        (true, _) => Verdict::Hung,
-        (false, true) => Verdict::Slow,
-        (false, false) => Verdict::Unproven,
-    }
-}
-
 /// The reason, in words: which witness says what.
 pub fn because(facts: &Facts) -> String {
     let mut reasons = Vec::new();
@@ -288,21 +304,20 @@ pub fn because(facts: &Facts) -> String {
             Seconds(ceiling)
         ));
     }
-    match facts.work {
-        Some(Silence { age, ceiling }) if age > ceiling => {
-            let quiet = if facts.busy {
-                "though its threads are busy"
-            } else {
-                "all threads still"
-            };
-            reasons.push(format!(
-                "no work by any process or GPU for {} ({quiet})",
-                Seconds(age)
-            ));
-        }
-        Some(Silence { age, .. }) => reasons.push(format!("work was seen {} ago", Seconds(age))),
-        None if facts.busy => reasons.push("its threads are busy, which proves nothing".to_owned()),
-        None => reasons.push("no witness of its processes' work".to_owned()),
+    if facts.phase.live() {
+        reasons.push(match facts.work {
+            _ if facts.busy => "its threads are busy, which proves nothing".to_owned(),
+            Some(work) if work.over() && facts.may_convict => {
+                format!(
+                    "no work by any process or GPU for {} (allowed: {})",
+                    Seconds(work.age),
+                    Seconds(work.ceiling)
+                )
+            }
+            Some(work) => format!("work was seen {} ago", Seconds(work.age)),
+            None if facts.processes.is_some() => "no work was seen in this phase yet".to_owned(),
+            None => "its processes cannot be seen".to_owned(),
+        });
     }
     if facts.stopped > 0 {
         reasons.push(format!("{} stopped", facts.stopped));

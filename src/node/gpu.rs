@@ -8,12 +8,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Unix;
-use crate::metric::{Metric, counter, gauge, gauges};
+use crate::metric::{Metric, counter, counters, gauge, gauges};
 
 /// Where GPUs are read from: the driver, or a simulated node.
 pub trait Gpus: Send {
     /// All GPUs now. A GPU that cannot be read is in the list, with `up` false; an error means that none could.
     fn read(&mut self) -> anyhow::Result<Vec<Gpu>>;
+
+    /// For how many seconds the driver has not answered: 0 while it does, none where that cannot be said.
+    fn blocked_seconds(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// What the driver says of one GPU; what it does not say is absent.
@@ -22,7 +27,7 @@ pub trait Gpus: Send {
 pub struct Gpu {
     /// NVML's index; may change over a driver reload.
     pub index: u32,
-    /// The board's identity.
+    /// The board's identity: its UUID. Where the driver has no such call its PCI address, else `index-N`.
     pub uuid: String,
     /// False for a GPU that was there and cannot be read any more.
     pub up: bool,
@@ -54,12 +59,38 @@ pub struct Gpu {
     pub temperature_celsius: Option<f64>,
     /// Hertz of the SM clock.
     pub sm_clock_hertz: Option<f64>,
+    /// What holds the clocks down now, as bits of `THROTTLE`.
+    pub throttle: Option<u64>,
     /// Processes that hold a context on it; absent where the driver does not tell.
     pub pids: Option<Vec<u32>>,
+    /// Errors that the driver reported since the exporter started, by XID. Kept for a GPU that is lost.
+    pub xids: BTreeMap<u64, Xid>,
     /// Its state, decided by `Baselines`.
     #[serde(skip)]
     pub state: GpuState,
 }
+
+/// How often the driver has reported one XID for one GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Xid {
+    /// Reports.
+    pub count: u64,
+    /// When the newest one was seen.
+    pub last: Unix,
+}
+
+/// What can hold the clocks down: NVML's bits (`nvmlClocksThrottleReason*` in nvml.h) and their label values. The bit of
+/// an idle GPU is not among them: that is no throttling.
+pub const THROTTLE: [(u64, &str); 8] = [
+    (0x2, "applications_clocks_setting"),
+    (0x4, "sw_power_cap"),
+    (0x8, "hw_slowdown"),
+    (0x10, "sync_boost"),
+    (0x20, "sw_thermal_slowdown"),
+    (0x40, "hw_thermal_slowdown"),
+    (0x80, "hw_power_brake_slowdown"),
+    (0x100, "display_clock_setting"),
+];
 
 /// What a GPU is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,6 +196,37 @@ pub const METRICS: &[Metric<Gpu>] = &[
         "training_gpu_sm_clock_hertz",
         "Clock of the streaming multiprocessors.",
         |gpu| gpu.sm_clock_hertz,
+    ),
+    gauges(
+        "training_gpu_throttled",
+        "1 for each reason that holds the clocks down now, 0 for the others. Absent where the driver does not tell.",
+        &["reason"],
+        |gpu, out| {
+            for (bit, reason) in THROTTLE.iter().filter(|_| gpu.throttle.is_some()) {
+                let now = gpu.throttle.unwrap_or_default() & bit != 0;
+                out.add([reason], f64::from(u8::from(now)));
+            }
+        },
+    ),
+    counters(
+        "training_gpu_xid_errors_total",
+        "Errors of this GPU that the driver reported since the exporter started, by XID. Absent before the first.",
+        &["xid"],
+        |gpu, out| {
+            for (xid, seen) in &gpu.xids {
+                out.add([&xid.to_string()], seen.count as f64);
+            }
+        },
+    ),
+    gauges(
+        "training_gpu_xid_last_timestamp_seconds",
+        "Unix time at which the newest error with this XID was reported.",
+        &["xid"],
+        |gpu, out| {
+            for (xid, seen) in &gpu.xids {
+                out.add([&xid.to_string()], seen.last);
+            }
+        },
     ),
     gauges(
         "training_gpu_state",

@@ -14,6 +14,9 @@ use crate::metric::{Metric, counter, gauge, gauges};
 pub trait Processes: Send {
     /// The processes of the run that writes the log at this path; none if nobody does.
     fn read(&mut self, log: &Path) -> anyhow::Result<Seen>;
+
+    /// Tells which processes of this node hold a GPU context: ranks without a rank in their environment are known by it.
+    fn gpu_pids(&mut self, _pids: &[u32]) {}
 }
 
 /// The processes of one run at one moment.
@@ -56,6 +59,14 @@ pub struct Counters {
     pub stdout_blocked: Option<u64>,
 }
 
+impl Counters {
+    /// What was read and written may not be seen. Page faults alone can still acquit, but a job that only reads then
+    /// looks STILL, so STILL convicts nobody.
+    pub fn limited(&self) -> bool {
+        self.processes > 0 && (self.read_bytes.is_none() || self.written_bytes.is_none())
+    }
+}
+
 /// What the counters of a window prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
@@ -79,6 +90,9 @@ const CHILD: f64 = 5.0;
 /// Shares of a core from which on the main threads, or all threads, are busy.
 const MAIN_BUSY: f64 = 0.01;
 const ALL_BUSY: f64 = 0.5;
+/// The part of a window over which work must show for it to be work of just now. An idle loader worker's poll gives 20
+/// page faults at once: nothing in this part, but the whole share of a second.
+const JUST_NOW: f64 = 1.0 / 12.0;
 
 /// What the counters say of the time between two looks. `pace` is how much faster than real time the counters run: 1
 /// but in a simulation.
@@ -139,7 +153,7 @@ impl Window {
         {
             self.looks.clear();
         }
-        let newest = self.looks.back().copied();
+        let just_now = self.bursts(at, &counters);
         self.looks.push_back((at, counters));
         // The oldest look that is kept is the newest one that lies a whole window back.
         while self.looks.len() > 2 && self.looks[1].0 <= at - self.length {
@@ -147,19 +161,30 @@ impl Window {
         }
         let (since, before) = *self.looks.front().filter(|(since, _)| *since < at)?;
         let evidence = judge(&before, &counters, at - since, self.pace);
-        if evidence == Evidence::Work {
-            let just_now =
-                newest.is_some_and(|(since, before)| self.is_burst(&before, &counters, at - since));
-            if just_now || self.worked_at.is_none_or(|last| last < at - self.length) {
-                self.worked_at = Some(at);
-            }
+        if evidence == Evidence::Work
+            && (just_now || self.worked_at.is_none_or(|last| last < at - self.length))
+        {
+            self.worked_at = Some(at);
         }
         (evidence == Evidence::Work || at - since >= self.length).then_some(evidence)
     }
 
-    /// When work was last seen: at the newest look whose own share of the window's thresholds was reached.
+    /// When work was last seen: at the newest look since whose predecessor, and in whose newest part of the window, the
+    /// time's share of the thresholds was reached. So it stands still within a look or two of a hang's beginning.
     pub fn worked_at(&self) -> Option<Unix> {
         self.worked_at
+    }
+
+    fn bursts(&self, at: Unix, counters: &Counters) -> bool {
+        let before = self.looks.iter().rev();
+        let newest = before.clone().next();
+        let part = before
+            .take_while(|(since, _)| at - since < self.length * JUST_NOW)
+            .count();
+        let part = self.looks.iter().rev().nth(part).or(self.looks.front());
+        [newest, part].into_iter().all(|look| {
+            look.is_some_and(|(since, before)| self.is_burst(before, counters, at - since))
+        })
     }
 
     fn is_burst(&self, before: &Counters, after: &Counters, seconds: f64) -> bool {
@@ -205,6 +230,21 @@ impl Witnessed {
         self.seen.counters.processes > 0
             && self.seen.counters.stopped == self.seen.counters.processes
     }
+
+    /// Somebody uses the CPU and nothing proves life. Where reads and writes may not be seen, work that is seen counts no
+    /// higher than this: a moment of it could not be told from a whole quiet window later.
+    pub fn busy(&self) -> bool {
+        match self.evidence {
+            Some(Evidence::Busy) => true,
+            Some(Evidence::Work) => !self.may_convict(),
+            Some(Evidence::Still) | None => false,
+        }
+    }
+
+    /// That no work is seen may be held against the run.
+    pub fn may_convict(&self) -> bool {
+        !self.seen.counters.limited()
+    }
 }
 
 /// The rows of a run's processes; each series carries the label `run`.
@@ -230,10 +270,7 @@ pub const METRICS: &[Metric<Witnessed>] = &[
     gauge(
         "training_busy",
         "1 if the run's threads use the CPU without any work that proves life: computing, or spinning. Absent until a whole window was seen.",
-        |p| {
-            p.evidence
-                .map(|evidence| f64::from(u8::from(evidence == Evidence::Busy)))
-        },
+        |p| p.evidence.map(|_| f64::from(u8::from(p.busy()))),
     ),
     gauge(
         "training_run_suspended",

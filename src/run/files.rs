@@ -55,6 +55,8 @@ struct Pass {
     opened: Opened,
     /// The validation that is counted, by its beginning.
     began: Option<Unix>,
+    /// Files opened outside a validation, a moment ago: the log's word that one begins is read a little later.
+    recent: Vec<(PathBuf, Unix)>,
 }
 
 struct Files<'a> {
@@ -66,6 +68,8 @@ struct Files<'a> {
     passes: HashMap<String, Pass>,
     /// Device and inode of each watched folder.
     folders: HashMap<PathBuf, (u64, u64)>,
+    /// Where each configured data folder really is; those that are not there are not here.
+    data: HashMap<PathBuf, PathBuf>,
     /// Logs that found no room.
     dropped: HashSet<PathBuf>,
 }
@@ -93,6 +97,7 @@ pub(super) fn run(
         logs: BTreeMap::new(),
         passes: HashMap::new(),
         folders: HashMap::new(),
+        data: HashMap::new(),
         dropped: HashSet::new(),
     };
     let mut next_look = now();
@@ -174,7 +179,7 @@ impl Files<'_> {
             run.info.log_path = path.display().to_string();
             run.info.user.clone_from(&source.user);
             run.info.team.clone_from(&source.team);
-            run.job.files_of = source.val_files;
+            run.job.files_planned = source.val_files;
             state.runs.insert(name.clone(), run);
         }
         drop(state);
@@ -233,18 +238,23 @@ impl Files<'_> {
                     .and_then(|target| target.parent().map(Path::to_owned)),
             );
         }
-        let mut data = HashSet::new();
-        let state = self.shared.lock();
+        // Files that are links are opened where they lead to, which the folder's own watch does not see.
+        self.data.clear();
         for log in self.logs.values() {
-            if state
+            let run = self
+                .shared
+                .lock()
                 .runs
                 .get(&log.run)
-                .is_some_and(|run| !run.job.phase.over())
-            {
-                data.extend(self.config.logs[log.source].val_data.iter().cloned());
+                .map(|run| run.job.phase);
+            if run.is_some_and(|phase| !phase.over()) {
+                for folder in &self.config.logs[log.source].val_data {
+                    let real = fs::canonicalize(folder).ok().filter(|real| real.is_dir());
+                    self.data.extend(real.map(|real| (folder.clone(), real)));
+                }
             }
         }
-        drop(state);
+        let data: HashSet<PathBuf> = self.data.values().cloned().collect();
         // A folder that was deleted and made again needs a new watch, and no event tells of it.
         for folder in logs.union(&data) {
             let Ok(there) = fs::metadata(folder) else {
@@ -294,40 +304,40 @@ impl Files<'_> {
     fn count(&mut self, happened: &Happened) {
         let at = now();
         let mut state = self.shared.lock();
-        let mut owners: HashMap<&Path, Vec<&str>> = HashMap::new();
+        let mut owners: HashMap<&Path, HashSet<&str>> = HashMap::new();
         for log in self.logs.values() {
             if state
                 .runs
                 .get(&log.run)
-                .is_some_and(|run| run.job.phase == Phase::Validation)
+                .is_some_and(|run| run.job.phase.live())
             {
                 for folder in &self.config.logs[log.source].val_data {
-                    owners.entry(folder).or_default().push(&log.run);
+                    if let Some(real) = self.data.get(folder) {
+                        owners.entry(real).or_default().insert(&log.run);
+                    }
                 }
             }
         }
-        for (folder, mut runs) in owners {
-            runs.sort_unstable();
-            runs.dedup();
-            // Two runs that validate on one folder cannot be told apart: nothing is said of either.
-            let [name] = runs[..] else { continue };
-            let Some(run) = state.runs.get_mut(name).filter(|_| self.watch.sees(folder)) else {
-                continue;
-            };
-            let pass = self.passes.entry(name.to_owned()).or_default();
-            if pass.began != run.job.phase_since {
-                pass.began = run.job.phase_since;
-                pass.opened.begin();
-            }
-            for path in happened
+        for (folder, runs) in owners {
+            let opened = happened
                 .opened
                 .iter()
-                .filter(|path| path.parent() == Some(folder))
-            {
-                pass.opened.open(path);
+                .filter(|(path, _)| path.parent() == Some(folder));
+            let validates = |name: &str| state.runs[name].job.phase == Phase::Validation;
+            // Two runs that validate on one folder cannot be told apart: nothing is said of either.
+            let alone = runs.iter().filter(|name| validates(name)).count() == 1;
+            for name in runs {
+                let pass = self.passes.entry(name.to_owned()).or_default();
+                let run = state.runs.get_mut(name).filter(|_| self.watch.sees(folder));
+                let Some(run) = run else { continue };
+                if run.job.phase != Phase::Validation {
+                    pass.remember(opened.clone(), at);
+                } else if alone {
+                    pass.count(opened.clone(), run);
+                    run.job.opened_files(pass.opened.count(), at);
+                    run.files_opened = Some(pass.opened.total());
+                }
             }
-            run.job.opened_files(pass.opened.count(), at);
-            run.files_opened = Some(pass.opened.total());
         }
     }
 
@@ -349,6 +359,39 @@ impl Files<'_> {
             state.record_source("data", result, duration, now);
         }
         state.exporter.ready = true;
+    }
+}
+
+/// So long a file that was opened outside a validation is remembered, in seconds, and so many.
+const RECENT: f64 = 5.0;
+const RECENT_FILES: usize = 10_000;
+
+impl Pass {
+    /// Takes in files that were opened outside a validation.
+    fn remember<'a>(&mut self, opened: impl Iterator<Item = (&'a PathBuf, &'a Unix)>, now: Unix) {
+        self.recent.retain(|(_, at)| now - at < RECENT);
+        let room = RECENT_FILES.saturating_sub(self.recent.len());
+        self.recent
+            .extend(opened.take(room).map(|(path, at)| (path.clone(), *at)));
+    }
+
+    /// Takes in files that were opened while `run` validates.
+    fn count<'a>(&mut self, opened: impl Iterator<Item = (&'a PathBuf, &'a Unix)>, run: &Run) {
+        if self.began != run.job.phase_since {
+            self.began = run.job.phase_since;
+            self.opened.begin();
+            // The word that a validation begins is the log's newest: what was opened after it
+            // was written belongs to the pass.
+            let written = run.log.last_write.unwrap_or(Unix::INFINITY);
+            for (path, at) in self.recent.drain(..) {
+                if at >= written {
+                    self.opened.open(&path);
+                }
+            }
+        }
+        opened.for_each(|(path, _)| {
+            self.opened.open(path);
+        });
     }
 }
 
@@ -459,15 +502,15 @@ fn read_line(
 
 /// The paths that a pattern names now. A plain path is named even before its file is there.
 fn matches(pattern: &str) -> Vec<PathBuf> {
+    let whole = std::path::absolute(pattern).unwrap_or_else(|_| PathBuf::from(pattern));
     if !pattern.contains(['*', '?', '[']) {
-        return vec![PathBuf::from(pattern)];
+        return vec![whole];
     }
-    let mut paths: Vec<PathBuf> = glob::glob(pattern)
+    let found = glob::glob(&whole.to_string_lossy())
         .into_iter()
         .flatten()
-        .flatten()
-        .filter(|path| path.is_file())
-        .collect();
+        .flatten();
+    let mut paths: Vec<PathBuf> = found.filter(|path| path.is_file()).collect();
     paths.sort();
     paths
 }

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use notify::event::{AccessKind, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::Wake;
+use super::{Wake, now};
+use crate::job::Unix;
 
 /// At most so many opened files wait to be counted; beyond it a pass is over before anybody looks.
 const OPENED: usize = 1_000_000;
@@ -23,8 +24,8 @@ pub(super) struct Happened {
     pub(super) changed: HashSet<PathBuf>,
     /// Events were lost: look everywhere.
     pub(super) everything: bool,
-    /// Files opened in the data folders.
-    pub(super) opened: HashSet<PathBuf>,
+    /// Files opened in the data folders, and when.
+    pub(super) opened: HashMap<PathBuf, Unix>,
 }
 
 #[derive(Debug, Default)]
@@ -155,16 +156,15 @@ impl Inbox {
         match event.kind {
             // Our own reading opens files as well, but never in a data folder.
             EventKind::Access(AccessKind::Open(_)) => {
-                let mut new = false;
+                let opened = &mut self.happened.opened;
+                let before = opened.len();
                 for path in event.paths {
-                    let in_data = path
-                        .parent()
-                        .is_some_and(|folder| self.data.contains(folder));
-                    new |= in_data
-                        && self.happened.opened.len() < OPENED
-                        && self.happened.opened.insert(path);
+                    let folder = path.parent();
+                    if folder.is_some_and(|folder| self.data.contains(folder)) && before < OPENED {
+                        opened.insert(path, now());
+                    }
                 }
-                new
+                opened.len() > before
             }
             EventKind::Access(_) => false,
             EventKind::Any

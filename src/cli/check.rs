@@ -1,0 +1,44 @@
+//! `training-exporter check`: is this file right, and if not, where and what to do.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::config::{self, Config};
+
+/// Arguments of `check`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Config and preset files; which of them a file is, its keys tell.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// Checks every file and tells all that is wrong; fails if anything is.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
+    let mut wrong = 0;
+    for path in &args.files {
+        match check(path) {
+            Ok(what) => writeln!(out, "{}: a good {what}", path.display())?,
+            Err(e) => {
+                wrong += 1;
+                writeln!(out, "{e}")?;
+            }
+        }
+    }
+    if wrong > 0 {
+        bail!("{wrong} of {} files are wrong", args.files.len());
+    }
+    Ok(())
+}
+
+fn check(path: &Path) -> Result<&'static str, config::Bad> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    if text.lines().any(|line| line.starts_with("rules:")) {
+        config::load_preset(path).map(|_| "preset")
+    } else {
+        Config::load(path).map(|_| "configuration")
+    }
+}

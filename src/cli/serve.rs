@@ -1,0 +1,150 @@
+//! `training-exporter` itself: configuration -> threads -> server -> signals -> stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{Config, LogSource};
+use crate::run::{self, Pace, Sources};
+use crate::state::Shared;
+use crate::web;
+
+/// The default port.
+pub const PORT: u16 = 9841;
+
+/// How long requests under way, and then the source threads, are waited for. Together they stay below 5 s.
+const DRAIN: Duration = Duration::from_secs(2);
+const STOP: Duration = Duration::from_secs(2);
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Args {
+    /// Configuration (YAML). Flags add to it.
+    #[arg(
+        long = "config.file",
+        value_name = "FILE",
+        env = "TRAINING_EXPORTER_CONFIG_FILE"
+    )]
+    config_file: Option<PathBuf>,
+    /// A training's log, or a pattern; may be given several times.
+    #[arg(
+        long = "log.path",
+        value_name = "GLOB",
+        env = "TRAINING_EXPORTER_LOG_PATH"
+    )]
+    log_path: Vec<String>,
+    /// Folder of validation samples of the logs given by --log.path; may be given several times.
+    #[arg(
+        long = "val.data",
+        value_name = "DIR",
+        env = "TRAINING_EXPORTER_VAL_DATA"
+    )]
+    val_data: Vec<PathBuf>,
+    /// How many files a whole validation opens, where it is known; else the previous validation tells.
+    #[arg(
+        long = "val.files",
+        value_name = "COUNT",
+        env = "TRAINING_EXPORTER_VAL_FILES"
+    )]
+    val_files: Option<u64>,
+    /// Address to listen on [default: 0.0.0.0:9841].
+    #[arg(
+        long = "web.listen-address",
+        value_name = "ADDRESS",
+        env = "TRAINING_EXPORTER_WEB_LISTEN_ADDRESS"
+    )]
+    listen: Option<String>,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(args: &Args) -> Result<()> {
+    let mut config = match &args.config_file {
+        Some(path) => Config::load(path)?,
+        None => Config::default(),
+    };
+    for path in &args.log_path {
+        config.logs.push(LogSource {
+            val_data: args.val_data.clone(),
+            val_files: args.val_files,
+            ..LogSource::path(path)
+        });
+    }
+    if config.logs.is_empty() {
+        tracing::warn!(
+            "no log is configured: give --log.path or a config file; until then no run can be shown"
+        );
+    }
+    let address = address(args.listen.as_deref(), [0, 0, 0, 0])?;
+    let shared = Shared::default();
+    let runtime = runtime()?;
+    let listener = runtime.block_on(listen(address))?;
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
+    let threads = run::start(
+        Arc::new(config),
+        Sources::default(),
+        Pace::default(),
+        &shared,
+    )?;
+    runtime.block_on(until_told(listener, &shared))?;
+    if !threads.stop(STOP) {
+        tracing::warn!("a source did not end in time and is left behind");
+    }
+    Ok(())
+}
+
+/// The address to listen on: `HOST:PORT`, or `:PORT` for all addresses.
+pub fn address(given: Option<&str>, host: [u8; 4]) -> Result<SocketAddr> {
+    let Some(text) = given else {
+        return Ok((host, PORT).into());
+    };
+    let full = if text.starts_with(':') {
+        format!("0.0.0.0{text}")
+    } else {
+        text.to_owned()
+    };
+    full.parse().with_context(|| {
+        format!("--web.listen-address `{text}`: expected HOST:PORT or :PORT, such as :{PORT}")
+    })
+}
+
+/// A runtime of one thread: everything but the door runs on threads of its own.
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?)
+}
+
+/// Takes the port, or tells who to ask.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}: if another process has the port, give --web.listen-address :PORT")
+    })
+}
+
+/// Answers requests until a signal comes, and then those under way, for a while.
+pub async fn until_told(listener: TcpListener, shared: &Shared) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (told, end) = tokio::sync::oneshot::channel::<()>();
+    let server = web::serve(listener, web::router(shared.clone(), run::now), async {
+        // Either way it is over.
+        let _ = end.await;
+    });
+    let mut server = std::pin::pin!(server);
+    tokio::select! {
+        ended = &mut server => return Ok(ended?),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    drop(told);
+    // A client that is slow to read does not hold the end.
+    if let Ok(ended) = tokio::time::timeout(DRAIN, server).await {
+        ended?;
+    }
+    Ok(())
+}

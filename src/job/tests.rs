@@ -1,0 +1,308 @@
+use super::observation::Recompile;
+use super::*;
+
+use Observation as O;
+
+/// Applies what was said, one second after the other from 100 on.
+fn fold(said: impl IntoIterator<Item = Observation>) -> Job {
+    let mut job = Job::new(Limits::default());
+    said.into_iter()
+        .zip(100..)
+        .for_each(|(said, at)| job.apply(said, f64::from(at)));
+    job
+}
+
+fn epoch(epoch: u64, of: u64) -> Observation {
+    O::Epoch {
+        epoch,
+        of: Some(of),
+    }
+}
+
+fn step(step: u64) -> Observation {
+    O::Step { step, of: None }
+}
+
+fn part(done: u64, of: u64) -> Progress {
+    Progress { done, of: Some(of) }
+}
+
+#[test]
+fn checkpoints_go_back_to_what_they_interrupted() {
+    let mut job = fold([
+        epoch(1, 2),
+        O::Phase(Phase::Train),
+        O::Phase(Phase::Checkpoint),
+    ]);
+    assert_eq!(job.phase, Phase::Checkpoint);
+    job.apply(O::CheckpointEnd, 110.0);
+    assert_eq!(job.phase, Phase::Train);
+    // The other order: the last epoch is over when its checkpoint begins.
+    job.apply(epoch(2, 2), 120.0);
+    job.apply(O::Phase(Phase::Validation), 121.0);
+    job.apply(O::ValidationEnd, 130.0);
+    job.apply(O::EpochEnd, 130.0);
+    assert_eq!(
+        (job.phase, job.ended),
+        (Phase::Finished, Some((Ended::Finished, 130.0)))
+    );
+    job.apply(O::Phase(Phase::Checkpoint), 131.0);
+    assert_eq!((job.phase, job.ended), (Phase::Checkpoint, None));
+    job.apply(O::CheckpointEnd, 133.0);
+    assert_eq!(
+        (job.phase, job.ended),
+        (Phase::Finished, Some((Ended::Finished, 133.0)))
+    );
+}
+
+#[test]
+fn a_run_that_was_asked_to_stop_has_not_failed() {
+    let mut job = fold([O::Phase(Phase::Train), O::Stopping(Ended::Cancelled)]);
+    job.exited(200.0);
+    assert_eq!(
+        (job.phase, job.ended),
+        (Phase::Finished, Some((Ended::Cancelled, 200.0)))
+    );
+    let mut job = fold([O::Phase(Phase::Train)]);
+    job.exited(200.0);
+    assert_eq!(
+        (job.phase, job.ended),
+        (Phase::Failed, Some((Ended::Vanished, 200.0)))
+    );
+}
+
+#[test]
+fn only_new_highest_values_are_progress() {
+    let mut job = fold([O::Phase(Phase::Train), step(10)]);
+    for (said, at, last) in [
+        (step(10), 200.0, 101.0),
+        (step(9), 201.0, 101.0),
+        (step(11), 202.0, 202.0),
+        (O::Bar(part(5, 9)), 203.0, 203.0),
+        (O::Bar(part(5, 9)), 204.0, 203.0),
+        (O::Fault(Fault::Exception), 205.0, 203.0),
+        (O::Phase(Phase::Train), 206.0, 203.0),
+        (O::Phase(Phase::Validation), 207.0, 207.0),
+        (O::Bar(part(1, 9)), 208.0, 208.0),
+    ] {
+        job.apply(said.clone(), at);
+        assert_eq!(job.last_progress(), Some(last), "{said}");
+    }
+}
+
+#[test]
+fn a_new_process_inherits_nothing() {
+    for again in [O::Start, epoch(1, 4), step(3)] {
+        let mut job = fold([epoch(3, 4), O::Phase(Phase::Train), step(900)]);
+        job.apply(again.clone(), 9000.0);
+        assert_eq!(job.last_progress(), Some(9000.0), "{again}");
+        assert_eq!(
+            (job.phase, job.started),
+            (Phase::Unknown, Some(9000.0)),
+            "{again}"
+        );
+        assert!(!job.enrolled, "{again}");
+    }
+    // Lines of several ranks come a little out of order: that is no restart.
+    let mut job = fold([O::Phase(Phase::Train), step(900)]);
+    job.apply(step(899), 9000.0);
+    assert_eq!(
+        (job.phase, job.step),
+        (
+            Phase::Train,
+            Some(Progress {
+                done: 900,
+                of: None
+            })
+        )
+    );
+}
+
+#[test]
+fn enrolled_by_an_edge_or_by_two_steps() {
+    assert!(
+        !fold([
+            O::Start,
+            O::Phase(Phase::Init),
+            epoch(1, 2),
+            step(1),
+            step(1)
+        ])
+        .enrolled
+    );
+    assert!(fold([step(1), step(2)]).enrolled);
+    assert!(fold([O::Phase(Phase::Train)]).enrolled);
+}
+
+#[test]
+fn files_stand_in_where_the_log_is_silent() {
+    let mut job = fold([O::Phase(Phase::Validation)]);
+    assert_eq!(
+        (job.source(), job.validation_progress()),
+        (Some(Source::Nothing), None)
+    );
+    assert!(job.unseen());
+    job.opened_files(7, 110.0);
+    let unknown = Progress { done: 7, of: None };
+    assert_eq!(
+        (job.source(), job.validation_progress()),
+        (Some(Source::Files), Some(unknown))
+    );
+    assert_eq!(
+        (job.unseen(), job.last_progress(), job.last_work()),
+        (false, Some(110.0), Some(110.0))
+    );
+    job.opened_files(7, 120.0);
+    assert_eq!(job.last_progress(), Some(110.0), "no new file, no progress");
+    // The bar comes at the end, in its own unit; then nothing can be seen any more.
+    job.apply(O::Bar(part(1688, 1688)), 130.0);
+    assert_eq!((job.source(), job.unseen()), (Some(Source::Log), true));
+    job.apply(O::ValidationEnd, 131.0);
+    job.apply(O::Phase(Phase::Train), 132.0);
+    assert_eq!((job.source(), job.validation_progress()), (None, None));
+    // The next pass is measured by this one; beyond it the share stays at 1.
+    job.apply(O::Phase(Phase::Validation), 140.0);
+    job.opened_files(9, 141.0);
+    assert_eq!(job.validation_progress(), Some(part(7, 7)));
+}
+
+#[test]
+fn a_witness_convicts_only_where_it_has_acquitted() {
+    let mut job = fold([O::Phase(Phase::Train)]);
+    assert_eq!(job.last_work(), None);
+    job.worked(110.0);
+    assert_eq!(job.last_work(), Some(110.0));
+    job.apply(O::Phase(Phase::Checkpoint), 120.0);
+    assert_eq!(job.last_work(), None, "never seen to work in a checkpoint");
+    job.apply(O::Phase(Phase::Validation), 130.0);
+    assert_eq!(
+        job.last_work(),
+        Some(110.0),
+        "the first validation counts what the run has shown"
+    );
+    job.apply(O::Phase(Phase::Train), 140.0);
+    job.apply(O::Phase(Phase::Validation), 150.0);
+    assert_eq!(
+        job.last_work(),
+        None,
+        "the first one has passed and showed nothing"
+    );
+}
+
+#[test]
+fn ceilings_are_learned_from_healthy_gaps_only() {
+    let mut job = fold([O::Phase(Phase::Train)]);
+    assert_eq!(
+        (job.progress_ceiling(), job.learned()),
+        (Some(600.0), false)
+    );
+    for n in 0..4_u32 {
+        job.apply(step(u64::from(n) + 1), 200.0 + f64::from(n) * 100.0);
+    }
+    assert_eq!((job.progress_ceiling(), job.learned()), (Some(500.0), true));
+    // Beyond the ceiling and nobody at work: no lesson.
+    job.apply(step(5), 5000.0);
+    assert_eq!(job.progress_ceiling(), Some(500.0));
+    // The same gap, at work until the end of it: the run has such gaps.
+    job.worked(9590.0);
+    job.apply(step(6), 9600.0);
+    assert_eq!(job.progress_ceiling(), Some(9200.0));
+}
+
+#[test]
+fn all_that_was_read_at_one_time_teaches_nothing() {
+    let mut job = Job::new(Limits::default());
+    job.apply(O::Phase(Phase::Train), 100.0);
+    (1..50).for_each(|n| job.apply(step(n), 100.0));
+    assert_eq!(
+        (job.progress_ceiling(), job.learned()),
+        (Some(600.0), false)
+    );
+}
+
+#[test]
+fn an_unseen_validation_overruns_at_three_times_the_longest() {
+    let mut job = fold([O::Phase(Phase::Train), O::Phase(Phase::Validation)]);
+    assert_eq!(job.progress_ceiling(), Some(7200.0));
+    job.apply(O::ValidationEnd, 701.0);
+    job.apply(O::Phase(Phase::Train), 702.0);
+    job.apply(O::Phase(Phase::Validation), 800.0);
+    assert_eq!(
+        (job.longest_pass(), job.progress_ceiling()),
+        (Some(600.0), Some(1800.0))
+    );
+}
+
+#[test]
+fn suspended_time_does_not_count() {
+    let mut job = fold([O::Phase(Phase::Train)]);
+    job.worked(105.0);
+    job.tick(110.0, false);
+    job.tick(710.0, true);
+    assert_eq!(
+        (job.last_progress(), job.last_work()),
+        (Some(700.0), Some(705.0))
+    );
+}
+
+#[test]
+fn eight_ranks_recompile_as_one_and_a_repeated_line_counts_once() {
+    let limit = |by: &str, frame: &str, attempt| {
+        O::RecompileLimit(Recompile {
+            by: by.to_owned(),
+            frame: frame.to_owned(),
+            attempt,
+        })
+    };
+    let ranks = (0..8).map(|rank| limit(&format!("rank {rank}"), "7", 8));
+    let mut job = fold(ranks);
+    assert_eq!(job.recompiles(), (8, 1));
+    job.apply(limit("rank 3", "7", 8), 200.0);
+    assert_eq!(job.recompiles(), (8, 1));
+    job.apply(limit("rank 3", "9", 8), 201.0);
+    assert_eq!(job.recompiles(), (16, 2));
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_counted_and_not_shown() {
+    let value = |value| O::Value {
+        name: "loss".to_owned(),
+        value,
+    };
+    let mut job = fold([value(1.5)]);
+    assert_eq!((job.values.get("loss"), job.nonfinite), (Some(&1.5), 0));
+    job.apply(value(f64::NAN), 200.0);
+    assert_eq!((job.values.get("loss"), job.nonfinite), (None, 1));
+    (0..100).for_each(|n| {
+        job.apply(
+            O::Value {
+                name: format!("v{n}"),
+                value: 1.0,
+            },
+            201.0,
+        )
+    });
+    assert_eq!(job.values.len(), VALUES);
+}
+
+#[test]
+fn the_fault_before_the_end_is_its_reason() {
+    let failed = [O::Fault(Fault::RankFailed), O::End(Ended::Error)];
+    let oom = fold(
+        [O::Phase(Phase::Train), O::Fault(Fault::OutOfMemory)]
+            .into_iter()
+            .chain(failed.clone()),
+    );
+    assert_eq!(
+        oom.ended.map(|(reason, _)| reason),
+        Some(Ended::OutOfMemory)
+    );
+    // One that was caught and retried long ago is not.
+    let caught = [O::Fault(Fault::OutOfMemory), O::Fault(Fault::Exception)]
+        .into_iter()
+        .chain(failed);
+    assert_eq!(
+        fold(caught).ended.map(|(reason, _)| reason),
+        Some(Ended::Error)
+    );
+}
