@@ -4,6 +4,7 @@
 //! again in the same process (a redraw, a repeated line), since progress is only a number that reaches a new highest
 //! value within its phase, or an edge between phases.
 
+pub mod asked;
 pub mod cadence;
 pub mod clock;
 pub mod metrics;
@@ -26,34 +27,6 @@ pub type Unix = f64;
 
 /// The most values (`training_value`) that one run may have.
 const VALUES: usize = 32;
-/// Learned ceilings: this many times the second largest gap.
-const PROGRESS_FACTOR: f64 = 5.0;
-const QUIET_FACTOR: f64 = 3.0;
-/// An unseen validation has overrun after so many times the longest earlier pass.
-const OVERRUN_FACTOR: f64 = 3.0;
-
-/// Where the numbers of the running validation come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The log prints a bar or a count.
-    Log,
-    /// The log is silent; the data folder shows which files were opened.
-    Files,
-    /// Nothing shows it.
-    Nothing,
-}
-
-impl Source {
-    /// The label value.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Log => "log",
-            Self::Files => "files",
-            Self::Nothing => "none",
-        }
-    }
-}
-
 /// The highest values within the phase: only what exceeds them is progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Marks {
@@ -108,6 +81,7 @@ pub struct Job {
     worked: [bool; Phase::COUNT],
     recompiles: Recompiles,
     faults: BTreeMap<Fault, u64>,
+    /// The newest fault that no progress has followed.
     last_fault: Option<Fault>,
     nonfinite: u64,
     values: BTreeMap<String, f64>,
@@ -245,7 +219,8 @@ impl Job {
     /// The processes of the run are gone.
     pub fn exited(&mut self, at: Unix) {
         if self.ended.is_none() && self.phase.live() {
-            self.end(self.stopping.unwrap_or(Ended::Vanished), at);
+            let reason = self.last_fault.map_or(Ended::Vanished, |_| Ended::Error);
+            self.end(self.stopping.unwrap_or(reason), at);
         }
     }
 
@@ -263,98 +238,6 @@ impl Job {
             self.work.halt(passed);
             self.last_gpu_work = self.last_gpu_work.map(|last| last + passed);
         }
-    }
-
-    /// Where the numbers of the running validation come from; absent outside a validation.
-    pub fn source(&self) -> Option<Source> {
-        (self.phase == Phase::Validation).then_some(match (self.validation, self.files) {
-            _ if self.validation_complete => Source::Nothing,
-            (Some(_), _) => Source::Log,
-            (None, Some(_)) => Source::Files,
-            (None, None) => Source::Nothing,
-        })
-    }
-
-    /// How far the running validation is, from the best source; absent outside a validation.
-    pub fn validation_progress(&self) -> Option<Progress> {
-        if self.phase != Phase::Validation {
-            return None;
-        }
-        let of = self.files_planned.or(self.files_before);
-        self.validation.or(self.files.map(|done| Progress {
-            done: of.map_or(done, |of| done.min(of)),
-            of,
-        }))
-    }
-
-    /// A validation whose numbers say nothing: no source, or all is done and the metrics are made.
-    pub fn unseen(&self) -> bool {
-        self.source() == Some(Source::Nothing)
-            || self.validation_progress().is_some_and(Progress::full)
-    }
-
-    /// When a number or a phase last moved.
-    pub fn last_progress(&self) -> Option<Unix> {
-        self.progress.last()
-    }
-
-    /// When a process of the run last did work. Absent until such work was seen in this kind of phase (in the first
-    /// validation: in this run), since a witness may convict only if it has acquitted.
-    pub fn last_work(&self) -> Option<Unix> {
-        let seen = self.worked[self.phase as usize]
-            || (self.phase == Phase::Validation && self.passes == 0 && self.worked.contains(&true));
-        self.work.last().filter(|_| seen)
-    }
-
-    /// When a GPU of the run last did work.
-    pub fn last_gpu_work(&self) -> Option<Unix> {
-        self.last_gpu_work
-    }
-
-    /// How long the numbers of this phase may stand still, in seconds; absent in a phase that is not live.
-    pub fn progress_ceiling(&self) -> Option<f64> {
-        if self.unseen() {
-            return Some(
-                self.longest_pass
-                    .map_or(self.limits.unseen_validation, |pass| {
-                        (OVERRUN_FACTOR * pass).max(self.limits.validation.lower)
-                    }),
-            );
-        }
-        let bound = self.limits.progress(self.phase)?;
-        Some(self.progress.ceiling(self.phase, bound, PROGRESS_FACTOR))
-    }
-
-    /// How long nobody of this run may do work, in seconds; absent in a phase that is not live.
-    pub fn quiet_ceiling(&self) -> Option<f64> {
-        self.phase.live().then(|| {
-            self.work
-                .ceiling(self.phase, self.limits.quiet, QUIET_FACTOR)
-        })
-    }
-
-    /// The ceiling comes from what this run has shown, no longer from a start value.
-    pub fn learned(&self) -> bool {
-        if self.unseen() {
-            self.longest_pass.is_some()
-        } else {
-            self.progress.learned(self.phase)
-        }
-    }
-
-    /// How long the longest earlier validation took, in seconds.
-    pub fn longest_pass(&self) -> Option<f64> {
-        self.longest_pass
-    }
-
-    /// The limits that this run is judged by.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// Recompilations of the rank that has most, and the frames that Dynamo gave up on.
-    pub fn recompiles(&self) -> (u64, u64) {
-        (self.recompiles.count(), self.recompiles.limit_hits())
     }
 
     /// A new process writes: nothing of the old one is inherited but what was configured.
@@ -497,6 +380,7 @@ impl Job {
     /// A number or a phase moved. The silence before it was healthy if it stayed under its ceiling, or if somebody
     /// was at work until the end of it.
     fn progressed(&mut self, at: Unix) {
+        self.last_fault = None;
         let ceiling = self.progress_ceiling();
         let last_work = larger(self.work.last(), self.last_gpu_work);
         let at_work = last_work

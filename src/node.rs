@@ -7,3 +7,4 @@ pub mod data;
 pub mod gpu;
 pub mod nvml;
 pub mod process;
+pub mod procfs;

@@ -5,6 +5,7 @@
 //! of the program waits for it only so long.
 
 mod files;
+mod followed;
 mod looks;
 mod watch;
 pub mod worker;

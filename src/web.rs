@@ -17,7 +17,8 @@ use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
 
 use crate::job::Unix;
-use crate::state::{Shared, all_metrics};
+use crate::state::Shared;
+use crate::state::metrics::all_metrics;
 use view::View;
 
 /// What the handlers need.

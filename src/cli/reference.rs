@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::state::all_metrics;
+use crate::state::metrics::all_metrics;
 
 /// Writes the table.
 pub fn run(out: &mut dyn Write) -> io::Result<()> {

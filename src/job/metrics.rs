@@ -1,7 +1,8 @@
 //! The rows of a run: what `/metrics` says about a `Job`.
 
+use super::asked::Source;
 use super::observation::{Ended, Fault};
-use super::{Job, Phase, Source};
+use super::{Job, Phase};
 use crate::metric::{Metric, counter, counters, gauge, gauges, summary};
 
 /// All rows; each series carries the label `run`.

@@ -1,3 +1,4 @@
+use super::asked::Source;
 use super::observation::Recompile;
 use super::*;
 
@@ -297,7 +298,7 @@ fn the_fault_before_the_end_is_its_reason() {
         oom.ended.map(|(reason, _)| reason),
         Some(Ended::OutOfMemory)
     );
-    // One that was caught and retried long ago is not.
+    // One that was caught and retried is not: the run went on.
     let caught = [O::Fault(Fault::OutOfMemory), O::Fault(Fault::Exception)]
         .into_iter()
         .chain(failed);

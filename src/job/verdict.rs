@@ -177,6 +177,17 @@ impl Verdict {
         }
     }
 
+    /// How loudly this is shown: `critical`, `warning` or `ok`.
+    pub const fn level(self) -> &'static str {
+        if self.critical() {
+            "critical"
+        } else if self.warning() {
+            "warning"
+        } else {
+            "ok"
+        }
+    }
+
     /// Somebody should act now.
     pub const fn critical(self) -> bool {
         matches!(self, Self::Hung | Self::LostRank | Self::Failed)

@@ -2,16 +2,25 @@
 //!
 //! It makes one path look like one endless log. No thread, no clock, no watch: the caller says when to look. The file
 //! is opened read-only and never blocks: what is not a regular file (a FIFO, a device) is refused, not opened.
+//!
+//! A file that was moved or deleted is read on until another one stands under the path and has a first byte: a writer
+//! that never opens its log again (`> train.log`) is not lost to a rotation that puts an empty file in its place.
+//!
+//! What cannot be seen: bytes that were cut before a look; a file that came and went between two looks; what an old
+//! writer still writes to a moved file once the new one has bytes; a cut file that was written again to at least its
+//! old length with the very same beginning, which looks as if it had been appended to.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 /// The most that is read of one file in one look, so that a log of gigabytes starves no other.
 const TURN: usize = 4 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
+/// So many first bytes tell one file from another.
+const HEAD: usize = 256;
 
 /// What a look gave.
 #[derive(Debug, PartialEq)]
@@ -41,6 +50,8 @@ struct Open {
     size: u64,
     /// Unix seconds.
     modified: f64,
+    /// Its first bytes: a file that was cut and filled again beyond `offset` begins otherwise.
+    head: Vec<u8>,
 }
 
 impl Follower {
@@ -59,8 +70,9 @@ impl Follower {
     }
 
     /// Hands out all that came since the last look, at most `TURN` bytes of it, and tells whether there may be more.
-    /// A path that is absent is no error while its file has never been there; the reason is told otherwise.
+    /// An absent path is an error while nothing was ever there; later the old file is still read, and may come back.
     pub fn poll(&mut self, gained: &mut dyn FnMut(Gained<'_>)) -> io::Result<bool> {
+        // Asked before the old file is read: what was written before the new one came is in the old one by then.
         let named = std::fs::metadata(&self.path).and_then(|there| {
             if there.is_file() {
                 Ok(there)
@@ -69,16 +81,20 @@ impl Follower {
             }
         });
         if let Some(open) = &mut self.open {
-            // What was appended to the old file before it was moved comes first.
-            let more = open.read(&mut self.buffer, gained)?;
-            if more {
-                return Ok(true);
-            }
-            match &named {
-                Ok(there) if identity(there) == open.identity => return Ok(false),
-                // Moved or deleted, and nothing in its place yet: the writer may still hold the old file.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-                Ok(_) | Err(_) => {}
+            let other = named
+                .as_ref()
+                .ok()
+                .filter(|there| identity(there) != open.identity);
+            match open.read(&mut self.buffer, gained) {
+                Ok(true) => return Ok(true),
+                Ok(false) => match &named {
+                    Ok(_) if other.is_none_or(|there| there.len() == 0) => return Ok(false),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+                    Ok(_) | Err(_) => {}
+                },
+                // A file that can no longer be read (a stale handle) is given up for the one in its place.
+                Err(e) if other.is_none() => return Err(e),
+                Err(_) => {}
             }
         }
         named?;
@@ -93,6 +109,7 @@ impl Follower {
             offset: 0,
             size: there.len(),
             modified: modified(&there),
+            head: Vec::new(),
         });
         open.read(&mut self.buffer, gained)
     }
@@ -129,9 +146,10 @@ impl Open {
         let there = self.file.metadata()?;
         self.modified = modified(&there);
         self.size = there.len();
-        if self.size < self.offset {
+        if self.size < self.offset || self.begins_otherwise()? {
             gained(Gained::Truncated);
             self.offset = 0;
+            self.head.clear();
         }
         self.file.seek(SeekFrom::Start(self.offset))?;
         buffer.resize(CHUNK, 0);
@@ -145,12 +163,29 @@ impl Open {
             if n == 0 {
                 return Ok(false);
             }
+            if self.offset < HEAD as u64 {
+                let room = HEAD.saturating_sub(self.head.len());
+                self.head.extend_from_slice(&buffer[..n.min(room)]);
+            }
             self.offset += n as u64;
             self.size = self.size.max(self.offset);
             turn += n;
             gained(Gained::Bytes(&buffer[..n]));
         }
         Ok(true)
+    }
+}
+
+impl Open {
+    /// The bytes that were read first are no longer there.
+    fn begins_otherwise(&self) -> io::Result<bool> {
+        let mut now = vec![0; self.head.len()];
+        match self.file.read_exact_at(&mut now, 0) {
+            Ok(()) => Ok(now != self.head),
+            // Cut between the look at its size and this one: the next look sees it.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 }
 

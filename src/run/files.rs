@@ -5,59 +5,22 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
 
+use super::followed::Log;
 use super::watch::{Happened, Watch};
 use super::{Pace, Wake, now, wait};
 use crate::config::{Config, LogSource};
-use crate::job::observation::Observation;
 use crate::job::{Phase, Unix};
-use crate::log::follow::{Follower, Gained};
-use crate::log::lines::{Line, Lines};
-use crate::log::reader::Reader;
 use crate::node::data::Opened;
 use crate::state::{Run, Shared, State};
 
 /// After an event, so long is waited for more of them.
 const COALESCE: Duration = Duration::from_millis(10);
-
-/// One log that is followed.
-struct Log {
-    source: usize,
-    run: String,
-    follower: Follower,
-    lines: Lines,
-    reader: Reader,
-    /// All that was in the file when it was first looked at is read: what comes now came now.
-    caught_up: bool,
-    /// When bytes last came, while the last line has not been judged.
-    unrested: Option<Unix>,
-    counts: Counts,
-}
-
-/// What a look adds to the counters of a log.
-#[derive(Default)]
-struct Counts {
-    bytes: u64,
-    lines: u64,
-    matched: u64,
-    rotations: u64,
-}
-
-/// The files that one run has opened.
-#[derive(Default)]
-struct Pass {
-    opened: Opened,
-    /// The validation that is counted, by its beginning.
-    began: Option<Unix>,
-    /// Files opened outside a validation, a moment ago: the log's word that one begins is read a little later.
-    recent: Vec<(PathBuf, Unix)>,
-}
 
 struct Files<'a> {
     config: &'a Config,
@@ -65,7 +28,7 @@ struct Files<'a> {
     host: String,
     watch: Watch,
     logs: BTreeMap<PathBuf, Log>,
-    passes: HashMap<String, Pass>,
+    opened: HashMap<String, Opened>,
     /// Device and inode of each watched folder.
     folders: HashMap<PathBuf, (u64, u64)>,
     /// Where each configured data folder really is; those that are not there are not here.
@@ -95,7 +58,7 @@ pub(super) fn run(
         host,
         watch,
         logs: BTreeMap::new(),
-        passes: HashMap::new(),
+        opened: HashMap::new(),
         folders: HashMap::new(),
         data: HashMap::new(),
         dropped: HashSet::new(),
@@ -109,7 +72,7 @@ pub(super) fn run(
             happened.everything = true;
             next_look = began + pace.files.as_secs_f64();
         }
-        files.look(&happened, pace);
+        let more = files.look(&happened, pace);
         files.count(&happened);
         let at = now();
         let mut state = shared.lock();
@@ -121,10 +84,13 @@ pub(super) fn run(
             files.report(&mut state, at - began, at);
         }
         drop(state);
-        let pause = (next_look - now()).max(0.0);
         let unrested = files.logs.values().any(|log| log.unrested.is_some());
-        let pause =
-            Duration::from_secs_f64(pause).min(if unrested { pace.rest } else { pace.files });
+        let pause = Duration::from_secs_f64((next_look - now()).max(0.0));
+        let pause = match (more, unrested) {
+            (true, _) => Duration::ZERO,
+            (false, true) => pause.min(pace.rest),
+            (false, false) => pause,
+        };
         let waited_from = now();
         if !wait(wakes, pause) {
             return;
@@ -184,16 +150,7 @@ impl Files<'_> {
         }
         drop(state);
         tracing::info!(log = %path.display(), run = %name, "following");
-        let log = Log {
-            source: index,
-            run: name,
-            follower: Follower::new(&path),
-            lines: Lines::default(),
-            reader: self.config.presets.reader(preset),
-            caught_up: false,
-            unrested: None,
-            counts: Counts::default(),
-        };
+        let log = Log::new(index, name, &path, self.config.presets.reader(preset));
         self.logs.insert(path, log);
     }
 
@@ -211,7 +168,7 @@ impl Files<'_> {
                     .processes
                     .as_ref()
                     .is_some_and(|p| p.seen.counters.processes > 0);
-                let age = log.follower.modified().map_or(0.0, |at| now - at);
+                let age = log.modified().map_or(0.0, |at| now - at);
                 !lives && !run.job.phase.live() && age > self.config.limits.retention
             })
             .map(|(path, _)| path.clone())
@@ -222,7 +179,7 @@ impl Files<'_> {
             };
             if !self.logs.values().any(|other| other.run == log.run) {
                 state.runs.remove(&log.run);
-                self.passes.remove(&log.run);
+                self.opened.remove(&log.run);
             }
         }
     }
@@ -284,20 +241,26 @@ impl Files<'_> {
         }
     }
 
-    /// Reads what the logs gained.
-    fn look(&mut self, happened: &Happened, pace: Pace) {
+    /// Reads what the logs gained, one turn of each. True if there is more.
+    fn look(&mut self, happened: &Happened, pace: Pace) -> bool {
+        let mut more = false;
         for (path, log) in &mut self.logs {
-            let touched = happened.everything
-                || path
-                    .parent()
+            let changed = |path: &Path| {
+                path.parent()
                     .is_some_and(|folder| happened.changed.contains(folder))
-                || fs::canonicalize(path)
-                    .is_ok_and(|p| p.parent().is_some_and(|f| happened.changed.contains(f)));
+            };
+            let touched = happened.everything
+                || log.more
+                || changed(path)
+                || (!happened.changed.is_empty()
+                    && fs::canonicalize(path).is_ok_and(|real| changed(&real)));
             if touched {
                 log.read(self.shared);
             }
             log.rest(pace.rest.as_secs_f64(), self.shared);
+            more |= log.more;
         }
+        more
     }
 
     /// Counts the validation files that were opened.
@@ -327,15 +290,15 @@ impl Files<'_> {
             // Two runs that validate on one folder cannot be told apart: nothing is said of either.
             let alone = runs.iter().filter(|name| validates(name)).count() == 1;
             for name in runs {
-                let pass = self.passes.entry(name.to_owned()).or_default();
                 let run = state.runs.get_mut(name).filter(|_| self.watch.sees(folder));
                 let Some(run) = run else { continue };
+                let own = self.opened.entry(name.to_owned()).or_default();
                 if run.job.phase != Phase::Validation {
-                    pass.remember(opened.clone(), at);
+                    own.outside(opened.clone(), at);
                 } else if alone {
-                    pass.count(opened.clone(), run);
-                    run.job.opened_files(pass.opened.count(), at);
-                    run.files_opened = Some(pass.opened.total());
+                    own.inside(opened.clone(), run.job.phase_since, run.log.last_write);
+                    run.job.opened_files(own.count(), at);
+                    run.files_opened = Some(own.total());
                 }
             }
         }
@@ -360,144 +323,6 @@ impl Files<'_> {
         }
         state.exporter.ready = true;
     }
-}
-
-/// So long a file that was opened outside a validation is remembered, in seconds, and so many.
-const RECENT: f64 = 5.0;
-const RECENT_FILES: usize = 10_000;
-
-impl Pass {
-    /// Takes in files that were opened outside a validation.
-    fn remember<'a>(&mut self, opened: impl Iterator<Item = (&'a PathBuf, &'a Unix)>, now: Unix) {
-        self.recent.retain(|(_, at)| now - at < RECENT);
-        let room = RECENT_FILES.saturating_sub(self.recent.len());
-        self.recent
-            .extend(opened.take(room).map(|(path, at)| (path.clone(), *at)));
-    }
-
-    /// Takes in files that were opened while `run` validates.
-    fn count<'a>(&mut self, opened: impl Iterator<Item = (&'a PathBuf, &'a Unix)>, run: &Run) {
-        if self.began != run.job.phase_since {
-            self.began = run.job.phase_since;
-            self.opened.begin();
-            // The word that a validation begins is the log's newest: what was opened after it
-            // was written belongs to the pass.
-            let written = run.log.last_write.unwrap_or(Unix::INFINITY);
-            for (path, at) in self.recent.drain(..) {
-                if at >= written {
-                    self.opened.open(&path);
-                }
-            }
-        }
-        opened.for_each(|(path, _)| {
-            self.opened.open(path);
-        });
-    }
-}
-
-impl Log {
-    /// Reads all that the log gained.
-    fn read(&mut self, shared: &Shared) {
-        let mut said = Vec::new();
-        loop {
-            let (lines, reader, counts) = (&mut self.lines, &mut self.reader, &mut self.counts);
-            let mut came = false;
-            let result = self.follower.poll(&mut |gained| match gained {
-                Gained::Bytes(bytes) => {
-                    came = true;
-                    counts.bytes += bytes.len() as u64;
-                    lines.push(bytes, &mut |line| {
-                        read_line(reader, &line, counts, &mut said)
-                    });
-                }
-                Gained::Rotated | Gained::Truncated => {
-                    counts.rotations += 1;
-                    // What stands unfinished will not be finished.
-                    lines.rest(&mut |line| read_line(reader, &line, counts, &mut said));
-                    lines.begin();
-                }
-            });
-            let at = now();
-            // What was in the file before we looked came at the latest when it was last written.
-            let came_at = if self.caught_up {
-                at
-            } else {
-                self.follower
-                    .modified()
-                    .map_or(at, |written| written.min(at))
-            };
-            if came {
-                self.unrested = self.lines.unfinished().then_some(at);
-            }
-            self.tell(shared, &mut said, came_at, result.as_ref().err());
-            match result {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.caught_up = true;
-                    return;
-                }
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Judges the unfinished last line once it rests.
-    fn rest(&mut self, patience: f64, shared: &Shared) {
-        if self.unrested.is_none_or(|since| now() - since < patience) {
-            return;
-        }
-        let since = self.unrested.take();
-        let mut said = Vec::new();
-        let (reader, counts) = (&mut self.reader, &mut self.counts);
-        self.lines
-            .rest(&mut |line| read_line(reader, &line, counts, &mut said));
-        let at = self
-            .follower
-            .modified()
-            .filter(|_| !self.caught_up)
-            .or(since)
-            .unwrap_or_else(now);
-        self.tell(shared, &mut said, at, None);
-    }
-
-    /// Takes what was said into the state, under one lock.
-    fn tell(
-        &mut self,
-        shared: &Shared,
-        said: &mut Vec<Observation>,
-        at: Unix,
-        error: Option<&io::Error>,
-    ) {
-        let mut state = shared.lock();
-        let Some(run) = state.runs.get_mut(&self.run) else {
-            return;
-        };
-        said.drain(..).for_each(|said| run.job.apply(said, at));
-        if let Some(framework) = self.reader.framework() {
-            framework.clone_into(&mut run.info.framework);
-        }
-        let counts = std::mem::take(&mut self.counts);
-        run.log.bytes += counts.bytes;
-        run.log.lines += counts.lines;
-        run.log.matched += counts.matched;
-        run.log.rotations += counts.rotations;
-        run.log.lag = self.follower.lag();
-        run.log.last_write = self.follower.modified();
-        run.log.up = error.is_none() && self.follower.is_open();
-        run.log.error = error.map(|e| format!("{}: {e}", self.follower.path().display()));
-    }
-}
-
-fn read_line(
-    reader: &mut Reader,
-    line: &Line<'_>,
-    counts: &mut Counts,
-    said: &mut Vec<Observation>,
-) {
-    let before = said.len();
-    reader.read(line, &mut |observation| said.push(observation));
-    counts.lines += 1;
-    counts.matched += u64::from(said.len() > before);
 }
 
 /// The paths that a pattern names now. A plain path is named even before its file is there.

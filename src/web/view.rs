@@ -164,11 +164,7 @@ impl RunView {
             run: run.name.clone(),
             framework: run.info.framework.clone(),
             verdict: verdict.name(),
-            level: match verdict {
-                _ if verdict.critical() => "critical",
-                _ if verdict.warning() => "warning",
-                _ => "ok",
-            },
+            level: verdict.level(),
             headline: headline(verdict, &facts, run, validation),
             because: because(&facts),
             phase: job.phase.name(),
@@ -254,7 +250,7 @@ pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -152,8 +152,8 @@ mod tests {
         assert_eq!(busy.sampled(Vec::new(), 105.0), None);
         assert_eq!(busy.seen(), 0, "the whole buffer is asked for");
         assert_eq!(
-            busy.sampled(samples(50_000, 51_000, |_| 0.2), 105.0),
-            Some(0.2)
+            busy.sampled(samples(50_000, 51_000, |_| 0.25), 105.0),
+            Some(0.25)
         );
         assert_eq!(busy.seconds, 0.0);
         busy.sampled(samples(51_000, 52_000, |_| 0.5), 106.0);

@@ -28,43 +28,53 @@ pub(super) enum Kind {
     Trivial,
 }
 
-const SHELLS: &[&str] = &[
-    "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh",
-];
+/// First words of names, in groups of a kind.
+const SHELLS: &str = "ash bash busybox csh dash fish ksh sh tcsh zsh";
 /// `pt_elastic` is torch's own name for torchrun's agent.
-const LAUNCHERS: &[&str] = &[
-    "accelerate", "apptainer", "catatonit", "chrt", "composer", "conda", "deepspeed", "doas", "dumb-init", "env",
-    "flock", "gdb", "horovodrun", "hydra_pmi_proxy", "init", "ionice", "make", "mamba", "micromamba", "mpiexec",
-    "mpirun", "ncu", "nice", "nohup", "nsys", "numactl", "orterun", "parallel", "pdm", "perf", "pipenv", "poetry",
-    "prterun", "pt_elastic", "runsv", "runuser", "s6-supervise", "setpriv", "setsid", "singularity", "slurmstepd",
-    "starter", "starter-suid", "stdbuf", "strace", "su", "sudo", "supervisord", "systemd", "systemd-run", "taskset",
-    "time", "timeout", "tini", "torchrun", "uv", "uvx", "watch", "xargs",
-];
+const LAUNCHERS: &str = "\
+    accelerate apptainer catatonit chrt composer conda deepspeed doas dumb-init env flock gdb horovodrun \
+    hydra_pmi_proxy init ionice make mamba micromamba mpiexec mpirun ncu nice nohup nsys numactl orterun parallel pdm \
+    perf pipenv poetry prterun pt_elastic runsv runuser s6-supervise setpriv setsid singularity slurmstepd starter \
+    starter-suid stdbuf strace su sudo supervisord systemd systemd-run taskset time timeout tini torchrun uv uvx watch \
+    xargs";
 /// Also clients and servers whose job runs elsewhere: what they do says nothing of it.
-const RELAYS: &[&str] = &[
-    "awk", "cat", "conmon", "containerd", "containerd-shim", "cronolog", "cut", "docker", "dockerd", "egrep", "expect",
-    "gawk", "grep", "head", "kubectl", "kubelet", "less", "logger", "mawk", "multilog", "podman", "pv", "rotatelogs",
-    "s6-log", "screen", "script", "sed", "sponge", "srun", "ssh", "svlogd", "tail", "tee", "tmux: server", "tr", "ts",
-    "unbuffer",
-];
+const RELAYS: &str = "\
+    awk cat conmon containerd containerd-shim cronolog cut docker dockerd egrep expect gawk grep head kubectl kubelet \
+    less logger mawk multilog podman pv rotatelogs s6-log screen script sed sponge srun ssh svlogd tail tee tmux: tr ts \
+    unbuffer";
+const TRIVIAL: &str = "date echo printf seq sleep true yes";
 /// Beginnings of names.
 const SIDECARS: &[&str] = &[
-    "aim", "dcgm", "gpustat", "htop", "mlflow", "node_exporter", "nvidia-smi", "nvitop", "nvtop", "psrecord", "py-spy",
-    "tensorboard", "top", "training-export", "wandb",
+    "aim",
+    "dcgm",
+    "gpustat",
+    "htop",
+    "mlflow",
+    "node_exporter",
+    "nvidia-smi",
+    "nvitop",
+    "nvtop",
+    "psrecord",
+    "py-spy",
+    "tensorboard",
+    "top",
+    "training-export",
+    "wandb",
 ];
-const TRIVIAL: &[&str] = &["date", "echo", "printf", "seq", "sleep", "true", "yes"];
 
 impl Kind {
     pub(super) fn named(name: &str) -> Self {
+        let word = name.split(' ').next().unwrap_or(name);
+        let among = |names: &str| names.split(' ').any(|known| known == word);
         if name == "pt_data_worker" {
             Self::Worker
-        } else if SHELLS.contains(&name) {
+        } else if among(SHELLS) {
             Self::Shell
-        } else if LAUNCHERS.contains(&name) {
+        } else if among(LAUNCHERS) {
             Self::Launcher
-        } else if RELAYS.contains(&name) {
+        } else if among(RELAYS) {
             Self::Relay
-        } else if TRIVIAL.contains(&name) {
+        } else if among(TRIVIAL) {
             Self::Trivial
         } else if SIDECARS.iter().any(|sidecar| name.starts_with(sidecar)) {
             Self::Sidecar
@@ -155,7 +165,9 @@ impl People {
             if !stat.uninterruptible() {
                 person.looks += 1;
                 let environ = slurp(&table.path(pid, "environ"), &mut self.buffer);
-                person.rank = environ.ok().and_then(|environ| Rank::parse(environ.as_bytes()));
+                person.rank = environ
+                    .ok()
+                    .and_then(|environ| Rank::parse(environ.as_bytes()));
                 if !stat.forked() {
                     let command = slurp(&table.path(pid, "cmdline"), &mut self.buffer);
                     person.task = command.map_or(Task::Own, |command| Task::parse(&command));
@@ -175,7 +187,10 @@ impl People {
     /// A program that has a rank.
     pub(super) fn rank(&self, table: &Table, pid: u32) -> Option<&Rank> {
         let person = self.get(table, pid)?;
-        person.rank.as_ref().filter(|_| person.kind == Kind::Program)
+        person
+            .rank
+            .as_ref()
+            .filter(|_| person.kind == Kind::Program)
     }
 }
 

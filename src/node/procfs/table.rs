@@ -15,7 +15,7 @@ use super::text::Stat;
 pub(super) struct Id {
     pub(super) pid: u32,
     /// In clock ticks since the machine began.
-    started: u64,
+    pub(super) started: u64,
 }
 
 /// The live processes.
@@ -97,6 +97,11 @@ impl Table {
     /// This very process lives.
     pub(super) fn has(&self, id: Id) -> bool {
         self.id(id.pid) == Some(id)
+    }
+
+    /// When the youngest process began.
+    pub(super) fn youngest(&self) -> Option<u64> {
+        self.stats.values().map(|stat| stat.started).max()
     }
 
     pub(super) fn children(&self, pid: u32) -> &[u32] {

@@ -183,10 +183,14 @@ mod tests {
 
     #[test]
     fn a_reader_of_the_log_does_not_write_it() {
-        let open = |flags: &str| Open::parse(&format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t24\nino:\t3\n"));
+        let open =
+            |flags: &str| Open::parse(&format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t24\nino:\t3\n"));
         assert_eq!(open("0100000").map(|open| open.writes), Some(false));
         assert_eq!(open("0102001").map(|open| open.writes), Some(true));
-        assert_eq!(open("0100002").map(|open| (open.writes, open.inode)), Some((true, Some(3))));
+        assert_eq!(
+            open("0100002").map(|open| (open.writes, open.inode)),
+            Some((true, Some(3)))
+        );
         assert_eq!(open("012000002").map(|open| open.writes), Some(false));
         let master = Open::parse("pos:\t0\nflags:\t0100002\ntty-index:\t7\n").expect("an fdinfo");
         assert_eq!((master.terminal, master.inode), (Some(7), None));
@@ -204,7 +208,10 @@ mod tests {
     #[test]
     fn a_write_to_stdout_is_told_from_others() {
         let [write, writev] = WRITES;
-        assert_eq!(written_to(&format!("{write} 0x1 0x7f 0x2000 0x0 0x7ff 0x7fe")), Some(1));
+        assert_eq!(
+            written_to(&format!("{write} 0x1 0x7f 0x2000 0x0 0x7ff 0x7fe")),
+            Some(1)
+        );
         assert_eq!(written_to(&format!("{writev} 0x2 0x7f 0x3")), Some(2));
         assert_eq!(written_to(&format!("{write} 0x3 0x7f 0x2000")), None);
         assert_eq!(written_to("202 0x1 0x0"), None);
@@ -214,7 +221,11 @@ mod tests {
     #[test]
     fn io_is_read_by_name() {
         let text = "rchar: 10\nwchar: 20\nsyscr: 1\nsyscw: 2\nread_bytes: 3\nwrite_bytes: 40\ncancelled_write_bytes: 5\n";
-        let io = Io { read: 10, written: 20, disk: 40 };
+        let io = Io {
+            read: 10,
+            written: 20,
+            disk: 40,
+        };
         assert_eq!(Io::parse(text), Some(io));
         assert_eq!(Io::parse("rchar: 10\n"), None);
     }

@@ -24,12 +24,12 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn of(log: &Path) -> io::Result<Self> {
-        let log = fs::canonicalize(log)?;
-        let meta = fs::metadata(&log)?;
+        let meta = fs::metadata(log)?;
+        let real = fs::canonicalize(log).unwrap_or_else(|_| log.to_owned());
         Ok(Self {
             device: meta.dev(),
             inode: meta.ino(),
-            name: log.file_name().unwrap_or_default().to_owned(),
+            name: real.file_name().unwrap_or_default().to_owned(),
             owner: meta.uid(),
         })
     }
@@ -51,7 +51,9 @@ impl Target {
             }
             let number = entry.file_name();
             let info = table.path(pid, "fdinfo").join(number);
-            let Some(open) = slurp(&info, &mut buffer).ok().and_then(|text| Open::parse(&text))
+            let Some(open) = slurp(&info, &mut buffer)
+                .ok()
+                .and_then(|text| Open::parse(&text))
             else {
                 continue;
             };
@@ -112,13 +114,22 @@ pub(super) fn origin(table: &Table, people: &mut People, holders: &BTreeSet<u32>
         let sources = if inputs.is_empty() {
             Vec::new()
         } else {
-            sources(table, pid, &inputs, outputs.get_or_insert_with(|| all_outputs(table)))
+            sources(
+                table,
+                pid,
+                &inputs,
+                outputs.get_or_insert_with(|| all_outputs(table)),
+            )
         };
         people.meet(table, &sources);
-        // What feeds data to a rank is not where its output comes from.
-        let passes_on = people.rank(table, pid).is_none()
-            || sources.iter().any(|&source| people.rank(table, source).is_some());
-        if kind == Kind::Relay || (passes_on && !sources.is_empty()) {
+        // What feeds data to a rank, or commands to a shell, is not where its output comes from.
+        let filters = kind == Kind::Program
+            && !sources.is_empty()
+            && (people.rank(table, pid).is_none()
+                || sources
+                    .iter()
+                    .any(|&source| people.rank(table, source).is_some()));
+        if kind == Kind::Relay || filters {
             origin.lost |= sources.is_empty() && !inputs.is_empty();
             next.extend(sources.into_iter().filter(|&source| seen.insert(source)));
         } else {
@@ -131,15 +142,25 @@ pub(super) fn origin(table: &Table, people: &mut People, holders: &BTreeSet<u32>
 /// The pipe at a process's stdin; of a relay also the slaves of the pseudo-terminals that it serves.
 fn inputs(table: &Table, pid: u32, kind: Kind) -> Vec<PathBuf> {
     let mut inputs = Vec::new();
-    inputs.extend(fs::read_link(table.path(pid, "fd/0")).ok().filter(|link| is_pipe(link)));
+    inputs.extend(
+        fs::read_link(table.path(pid, "fd/0"))
+            .ok()
+            .filter(|link| is_pipe(link)),
+    );
     if kind != Kind::Relay {
         return inputs;
     }
     let mut buffer = Vec::new();
-    for entry in fs::read_dir(table.path(pid, "fd")).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(table.path(pid, "fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         if fs::read_link(entry.path()).is_ok_and(|link| link.ends_with("ptmx")) {
             let info = table.path(pid, "fdinfo").join(entry.file_name());
-            let open = slurp(&info, &mut buffer).ok().and_then(|text| Open::parse(&text));
+            let open = slurp(&info, &mut buffer)
+                .ok()
+                .and_then(|text| Open::parse(&text));
             let terminal = open.and_then(|open| open.terminal);
             inputs.extend(terminal.map(|n| PathBuf::from(format!("/dev/pts/{n}"))));
         }
