@@ -66,4 +66,11 @@ pub enum Command {
     Check(check::Args),
     /// Print the metric reference as Markdown.
     Metrics,
+    /// Ask the driver for the exporter, as its child process.
+    #[command(hide = true)]
+    NvmlWorker {
+        /// The library; without it the loader looks for libnvidia-ml.so.1.
+        #[arg(long)]
+        library: Option<std::path::PathBuf>,
+    },
 }

@@ -7,6 +7,7 @@ use clap::Parser;
 use training_exporter::cli::{
     Cli, Command, Format, Level, Voice, check, demo, reference, replay, serve,
 };
+use training_exporter::run::worker;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Replay(args)) => replay::run(&args, &mut io::stdout().lock()),
         Some(Command::Check(args)) => check::run(&args, &mut io::stdout().lock()),
+        Some(Command::NvmlWorker { library }) => worker::nvml_worker(library.as_deref()),
         Some(Command::Metrics) => reference::run(&mut io::stdout().lock()).map_err(Into::into),
     };
     match result {

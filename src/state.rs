@@ -35,6 +35,8 @@ pub struct State {
     /// The GPUs of this node.
     pub gpus: Reading<Vec<Gpu>>,
     baselines: Baselines,
+    /// For how many seconds the driver has not answered.
+    pub nvml_blocked: Option<f64>,
     /// How each source does.
     pub sources: Sources,
     /// The exporter itself.

@@ -4,6 +4,8 @@
 //! Recordings: `tests/evidence`, `tests/joint` and `tests/recordings`, or the folders that `EVIDENCE_DIR` and
 //! `JOINT_DIR` name.
 
+#![expect(clippy::print_stdout, reason = "what was measured is shown")]
+
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;

@@ -5,6 +5,10 @@
     clippy::disallowed_methods,
     reason = "the tests start jobs and wait for them"
 )]
+#![expect(
+    clippy::print_stdout,
+    reason = "a test that cannot run says why, and one that measures says what"
+)]
 
 #[path = "processes/paper.rs"]
 mod paper;

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, LogSource};
+use crate::run::worker::NvmlWorker;
 use crate::run::{self, Pace, Sources};
 use crate::state::Shared;
 use crate::web;
@@ -52,6 +53,13 @@ pub struct Args {
         env = "TRAINING_EXPORTER_VAL_FILES"
     )]
     val_files: Option<u64>,
+    /// NVIDIA's library; without it the loader looks for libnvidia-ml.so.1.
+    #[arg(
+        long = "nvml.library",
+        value_name = "PATH",
+        env = "TRAINING_EXPORTER_NVML_LIBRARY"
+    )]
+    nvml_library: Option<PathBuf>,
     /// Address to listen on [default: 0.0.0.0:9841].
     #[arg(
         long = "web.listen-address",
@@ -84,12 +92,11 @@ pub fn run(args: &Args) -> Result<()> {
     let runtime = runtime()?;
     let listener = runtime.block_on(listen(address))?;
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
-    let threads = run::start(
-        Arc::new(config),
-        Sources::default(),
-        Pace::default(),
-        &shared,
-    )?;
+    let sources = Sources {
+        gpus: Some(Box::new(NvmlWorker::new(args.nvml_library.as_deref())?)),
+        processes: None,
+    };
+    let threads = run::start(Arc::new(config), sources, Pace::default(), &shared)?;
     runtime.block_on(until_told(listener, &shared))?;
     if !threads.stop(STOP) {
         tracing::warn!("a source did not end in time and is left behind");

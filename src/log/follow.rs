@@ -174,9 +174,7 @@ impl Open {
         }
         Ok(true)
     }
-}
 
-impl Open {
     /// The bytes that were read first are no longer there.
     fn begins_otherwise(&self) -> io::Result<bool> {
         let mut now = vec![0; self.head.len()];

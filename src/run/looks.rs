@@ -14,8 +14,10 @@ pub(super) fn gpus(gpus: &mut dyn Gpus, pace: Pace, shared: &Shared, wakes: &Rec
     loop {
         let began = now();
         let read = gpus.read().map_err(|e| format!("{e:#}"));
+        let blocked = gpus.blocked_seconds();
         let at = now();
         let mut state = shared.lock();
+        state.nvml_blocked = blocked;
         state.record_source(
             "nvml",
             read.as_ref().map(|_| ()).map_err(Clone::clone),

@@ -144,11 +144,18 @@ const LOG: &[Metric<Log>] = &[
     ),
 ];
 
-const NODE: &[Metric<State>] = &[gauge(
-    "training_nvml_up",
-    "1 if the GPUs could be read in the newest look, 0 if not: then no GPU series is exported.",
-    |state| Some(f64::from(u8::from(state.gpus.data.is_some()))),
-)];
+const NODE: &[Metric<State>] = &[
+    gauge(
+        "training_nvml_up",
+        "1 if the GPUs could be read in the newest look, 0 if not: then no GPU series is exported.",
+        |state| Some(f64::from(u8::from(state.gpus.data.is_some()))),
+    ),
+    gauge(
+        "training_nvml_blocked_seconds",
+        "For how long the GPU driver has not answered; 0 while it does. Absent where nobody asks it.",
+        |state| state.nvml_blocked,
+    ),
+];
 
 const SOURCE: &[Metric<Source>] = &[
     gauge(

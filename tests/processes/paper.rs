@@ -192,7 +192,7 @@ fn what_may_not_be_read_is_absent() {
     paper.writes(10);
     for file in ["task/10/io", "syscall"] {
         let path = paper.folder.path().join("proc/10").join(file);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("permissions");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("permissions");
         if fs::read(&path).is_ok() {
             println!("skipped: root may read everything");
             return;
