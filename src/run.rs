@@ -31,8 +31,6 @@ pub struct Pace {
     pub rest: Duration,
     /// GPUs.
     pub gpus: Duration,
-    /// Processes.
-    pub processes: Duration,
     /// How much faster than real time the world runs: 1 but in a demo.
     pub speed: f64,
 }
@@ -43,7 +41,6 @@ impl Default for Pace {
             files: Duration::from_secs(1),
             rest: Duration::from_millis(150),
             gpus: Duration::from_secs(1),
-            processes: Duration::from_secs(5),
             speed: 1.0,
         }
     }
@@ -58,7 +55,6 @@ impl Pace {
             files: faster(usual.files),
             rest: faster(usual.rest),
             gpus: faster(usual.gpus),
-            processes: faster(usual.processes),
             speed,
         }
     }

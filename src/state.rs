@@ -13,7 +13,7 @@ use crate::job::clock::larger;
 use crate::job::verdict::{Facts, GpuCount, Silence, Verdict, judge};
 use crate::job::{Job, Phase, Unix};
 use crate::node::gpu::{Baselines, Gpu, GpuState};
-use crate::node::process::{Evidence, Witnessed};
+use crate::node::process::Witnessed;
 
 /// The state, shared by the source threads and the server.
 #[derive(Clone, Debug, Default)]
@@ -159,7 +159,7 @@ impl Run {
                 now,
             ),
             may_convict: job.last_work().is_some(),
-            busy: processes.is_some_and(|p| p.evidence == Some(Evidence::Busy)),
+            busy: processes.is_some_and(Witnessed::busy),
             unseen: job.unseen(),
             gpus: self.count(gpus),
             patience: job.limits().patience,

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, LogSource};
+use crate::node::procfs::ProcFs;
 use crate::run::worker::NvmlWorker;
 use crate::run::{self, Pace, Sources};
 use crate::state::Shared;
@@ -23,7 +24,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 const STOP: Duration = Duration::from_secs(2);
 
 /// Arguments of `serve`.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Configuration (YAML). Flags add to it.
     #[arg(
@@ -60,6 +61,14 @@ pub struct Args {
         env = "TRAINING_EXPORTER_NVML_LIBRARY"
     )]
     nvml_library: Option<PathBuf>,
+    /// Where the processes of this node are seen.
+    #[arg(
+        long = "path.procfs",
+        value_name = "DIR",
+        default_value = "/proc",
+        env = "TRAINING_EXPORTER_PATH_PROCFS"
+    )]
+    procfs: PathBuf,
     /// Address to listen on [default: 0.0.0.0:9841].
     #[arg(
         long = "web.listen-address",
@@ -94,7 +103,7 @@ pub fn run(args: &Args) -> Result<()> {
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let sources = Sources {
         gpus: Some(Box::new(NvmlWorker::new(args.nvml_library.as_deref())?)),
-        processes: None,
+        processes: Some(Box::new(ProcFs::new(&args.procfs))),
     };
     let threads = run::start(Arc::new(config), sources, Pace::default(), &shared)?;
     runtime.block_on(until_told(listener, &shared))?;

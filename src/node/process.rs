@@ -169,8 +169,8 @@ impl Window {
         (evidence == Evidence::Work || at - since >= self.length).then_some(evidence)
     }
 
-    /// When work was last seen: at the newest look since whose predecessor, and in whose newest part of the window, the
-    /// time's share of the thresholds was reached. So it stands still within a look or two of a hang's beginning.
+    /// When work was last seen: at the newest look at which both the time since the look before and the newest part of
+    /// the window had their share of the thresholds. So it stands still within a look of a hang's beginning.
     pub fn worked_at(&self) -> Option<Unix> {
         self.worked_at
     }

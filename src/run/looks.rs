@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use super::{Pace, Wake, now, wait};
 use crate::node::gpu::Gpus;
@@ -32,6 +33,8 @@ pub(super) fn gpus(gpus: &mut dyn Gpus, pace: Pace, shared: &Shared, wakes: &Rec
     }
 }
 
+/// How many looks make a window: at the usual 60 s, one each 5 s.
+const LOOKS: f64 = 12.0;
 /// How many looks in a row must find nobody before the processes of a run are gone.
 const GONE: u32 = 2;
 
@@ -53,12 +56,19 @@ pub(super) fn processes(
     let mut known: HashMap<String, Known> = HashMap::new();
     loop {
         let began = now();
-        let logs: Vec<(String, PathBuf)> = shared
-            .lock()
+        let state = shared.lock();
+        let logs: Vec<(String, PathBuf)> = state
             .runs
             .values()
             .map(|run| (run.name.clone(), PathBuf::from(&run.info.log_path)))
             .collect();
+        let gpus = state.gpus.data.as_deref().unwrap_or_default();
+        let holders: Vec<u32> = gpus
+            .iter()
+            .flat_map(|gpu| gpu.pids.iter().flatten().copied())
+            .collect();
+        drop(state);
+        source.gpu_pids(&holders);
         known.retain(|name, _| logs.iter().any(|(run, _)| run == name));
         let mut failed = None;
         for (name, log) in logs {
@@ -81,7 +91,7 @@ pub(super) fn processes(
         shared
             .lock()
             .record_source("process", failed.map_or(Ok(()), Err), at - began, at);
-        if !wait(wakes, pace.processes) {
+        if !wait(wakes, Duration::from_secs_f64(window / LOOKS)) {
             return;
         }
     }
@@ -109,8 +119,10 @@ fn record(state: &mut State, name: &str, known: &mut Known, seen: Seen) {
     }
     known.empty = Some(0);
     let evidence = known.window.look(at, seen.counters);
-    if let Some(worked) = known.window.worked_at() {
+    let witnessed = Witnessed { seen, evidence };
+    // Whose silence cannot convict sets no clock: from it, silence would follow.
+    if let Some(worked) = known.window.worked_at().filter(|_| witnessed.may_convict()) {
         run.job.worked(worked);
     }
-    run.processes = Some(Witnessed { seen, evidence });
+    run.processes = Some(witnessed);
 }
