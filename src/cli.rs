@@ -28,10 +28,10 @@ pub struct Cli {
 pub struct Voice {
     /// Least level that is told.
     #[arg(long = "log.level", value_enum, global = true, default_value_t = Level::Info, env = "TRAINING_EXPORTER_LOG_LEVEL")]
-    pub level: Level,
+    pub log_level: Level,
     /// Form of each line.
     #[arg(long = "log.format", value_enum, global = true, default_value_t = Format::Text, env = "TRAINING_EXPORTER_LOG_FORMAT")]
-    pub format: Format,
+    pub log_format: Format,
 }
 
 /// Levels of the program's own log.
@@ -73,4 +73,14 @@ pub enum Command {
         #[arg(long)]
         library: Option<std::path::PathBuf>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn no_flag_is_in_anothers_way() {
+        super::Cli::command().debug_assert();
+    }
 }

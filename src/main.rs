@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 
 /// Sets up the program's own log.
 fn speak(voice: Voice) {
-    let level = match voice.level {
+    let level = match voice.log_level {
         Level::Debug => tracing::Level::DEBUG,
         Level::Info => tracing::Level::INFO,
         Level::Warn => tracing::Level::WARN,
@@ -49,7 +49,7 @@ fn speak(voice: Voice) {
         .with_max_level(level)
         .with_writer(io::stderr)
         .with_target(false);
-    match voice.format {
+    match voice.log_format {
         Format::Text => plain.with_ansi(false).init(),
         Format::Json => plain.json().init(),
     }

@@ -41,6 +41,7 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-it
 echo "== alert rules and routes"
 promtool check rules --lint=all --lint-fatal alerts/*.rules.yml
 promtool test rules alerts/tests/*.test.yml
+promtool check config deploy/prometheus/*.yml
 amtool check-config alerts/alertmanager/*.yml
 
 echo "== tests"

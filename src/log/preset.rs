@@ -93,19 +93,27 @@ impl Preset {
         let file: File = serde_yaml::from_str(yaml).map_err(|e| e.to_string())?;
         let mut compiled = Vec::new();
         for Rule { when, emit } in file.rules {
-            let regex = Regex::new(&when).map_err(|e| format!("rule `{when}`: {e}"))?;
+            let regex = Regex::new(&ascii(&when)).map_err(|e| format!("rule `{when}`: {e}"))?;
             for emit in &emit.0 {
                 emit.check(&regex)
                     .map_err(|e| format!("rule `{when}`: {e}"))?;
             }
             compiled.push((regex, emit.0));
         }
-        let set = |patterns: Vec<&str>| RegexSet::new(patterns).map_err(|e| e.to_string());
+        let set = |patterns: &[String]| RegexSet::new(patterns).map_err(|e| e.to_string());
+        let rules: Vec<String> = compiled
+            .iter()
+            .map(|(regex, _)| regex.as_str().to_owned())
+            .collect();
         Ok(Self {
             name: file.name,
             layer: file.layer,
-            detect: set(file.detect.iter().map(String::as_str).collect())?,
-            rules: set(compiled.iter().map(|(regex, _)| regex.as_str()).collect())?,
+            detect: set(&file
+                .detect
+                .iter()
+                .map(|pattern| ascii(pattern))
+                .collect::<Vec<_>>())?,
+            rules: set(&rules)?,
             compiled,
             samples: file.samples,
         })
@@ -252,6 +260,28 @@ impl Emit {
             },
         })
     }
+}
+
+/// The pattern with `\b`, `\d`, `\s` and `\w` in their ASCII sense. Logs count in ASCII, and a Unicode word boundary
+/// would take the fast engines away from every line with a bar's glyphs in it.
+fn ascii(pattern: &str) -> String {
+    let mut plain = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            plain.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('b') => plain.push_str(r"(?-u:\b)"),
+            Some('d') => plain.push_str("[0-9]"),
+            Some('s') => plain.push_str(r"[\t ]"),
+            Some('w') => plain.push_str("[0-9A-Za-z_]"),
+            Some(other) => plain.extend(['\\', other]),
+            None => plain.push('\\'),
+        }
+    }
+    plain
 }
 
 /// A count as logs print it: `412`, `1,710`, `1.2k`.
