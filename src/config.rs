@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use regex::Regex;
 use serde::Deserialize;
 
 use crate::job::cadence::Limits;
@@ -116,7 +117,7 @@ impl Config {
         let file: File = if empty {
             File::default()
         } else {
-            serde_yaml::from_str(text).map_err(|e| located(path, &e.to_string(), e.location()))?
+            serde_yaml::from_str(text).map_err(|e| located(path, &e.to_string()))?
         };
         let mut presets = Presets::built_in();
         for named in &file.presets {
@@ -127,6 +128,12 @@ impl Config {
             check_source(source, &presets, path)?;
         }
         check_limits(&file.limits, path)?;
+        if file.run_max == Some(0) {
+            return Err(Bad(format!(
+                "{}: run_max: 0 would export no run; leave it out for {RUN_MAX}",
+                path.display()
+            )));
+        }
         Ok(Self {
             logs: file.logs,
             limits: file.limits,
@@ -139,7 +146,7 @@ impl Config {
 /// Reads a preset file and runs its samples.
 pub fn load_preset(path: &Path) -> Result<Preset, Bad> {
     let text = read(path)?;
-    let preset = Preset::parse(&text).map_err(|e| Bad(format!("{}: {e}", path.display())))?;
+    let preset = Preset::parse(&text).map_err(|e| located(path, &e))?;
     preset
         .prove()
         .map_err(|e| Bad(format!("{}: {e}", path.display())))?;
@@ -150,13 +157,16 @@ fn read(path: &Path) -> Result<String, Bad> {
     fs::read_to_string(path).map_err(|e| Bad(format!("{}: cannot be read: {e}", path.display())))
 }
 
-fn located(path: &Path, message: &str, location: Option<serde_yaml::Location>) -> Bad {
-    match location {
+/// `file:line:column: what`, the form that editors jump to; YAML tells the place somewhere in its message.
+fn located(path: &Path, message: &str) -> Bad {
+    let place = Regex::new(r" at line (\d+) column (\d+)").expect("a constant pattern");
+    match place.captures(message) {
         Some(at) => Bad(format!(
-            "{}:{}:{}: {message}",
+            "{}:{}:{}: {}",
             path.display(),
-            at.line(),
-            at.column()
+            &at[1],
+            &at[2],
+            message.replacen(&at[0], "", 1)
         )),
         None => Bad(format!("{}: {message}", path.display())),
     }
@@ -175,18 +185,22 @@ fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<()
             "not a glob pattern: {e}; write `[*]` for a literal `*`"
         )));
     }
-    if let Some(name) = &source.preset
-        && presets.named(name).is_none()
-    {
+    if let Some(name) = &source.preset {
         let known: Vec<&str> = presets
             .all()
             .filter(|p| !p.layer)
             .map(|p| p.name.as_str())
             .collect();
-        return Err(bad(format!(
-            "no preset `{name}`; known are {}",
-            known.join(", ")
-        )));
+        let known = known.join(", ");
+        match presets.named(name) {
+            None => return Err(bad(format!("no preset `{name}`; known are {known}"))),
+            Some(preset) if preset.layer => {
+                return Err(bad(format!(
+                    "preset `{name}` speaks beside every other and cannot be chosen; choose among {known}"
+                )));
+            }
+            Some(_) => {}
+        }
     }
     if source.val_files == Some(0) {
         return Err(bad(
@@ -197,32 +211,49 @@ fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<()
 }
 
 fn check_limits(limits: &Limits, path: &Path) -> Result<(), Bad> {
+    // Every field by its name, so that a new one is not forgotten.
+    let &Limits {
+        train,
+        validation,
+        checkpoint,
+        init,
+        quiet,
+        unseen_validation,
+        work_window,
+        patience,
+        closing,
+        retention,
+    } = limits;
     let bounds = [
-        limits.train,
-        limits.validation,
-        limits.checkpoint,
-        limits.init,
-        limits.quiet,
+        ("train", train),
+        ("validation", validation),
+        ("checkpoint", checkpoint),
+        ("init", init),
+        ("quiet", quiet),
     ];
     let lengths = [
-        limits.unseen_validation,
-        limits.work_window,
-        limits.patience,
-        limits.closing,
-        limits.retention,
+        ("unseen_validation", unseen_validation),
+        ("work_window", work_window),
+        ("patience", patience),
+        ("closing", closing),
+        ("retention", retention),
     ];
     let all = bounds
         .iter()
-        .flat_map(|b| [b.lower, b.start])
-        .chain(lengths);
-    if all
-        .clone()
-        .any(|seconds| !seconds.is_finite() || seconds <= 0.0)
-    {
-        return Err(Bad(format!(
-            "{}: limits: every length of time is a number of seconds above 0",
-            path.display()
-        )));
+        .flat_map(|(name, bound)| {
+            [
+                (format!("{name}.lower"), bound.lower),
+                (format!("{name}.start"), bound.start),
+            ]
+        })
+        .chain(lengths.map(|(name, seconds)| (name.to_owned(), seconds)));
+    for (name, seconds) in all {
+        if !seconds.is_finite() || seconds <= 0.0 {
+            return Err(Bad(format!(
+                "{}: limits.{name}: {seconds} is no length of time; write a number of seconds above 0, or leave it out",
+                path.display()
+            )));
+        }
     }
     Ok(())
 }

@@ -27,6 +27,15 @@ pub type Unix = f64;
 
 /// The most values (`training_value`) that one run may have.
 const VALUES: usize = 32;
+/// The distinct validation files opened in one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// How many.
+    pub opened: u64,
+    /// The pass was seen from its beginning, so this tells how far it is. Else it only tells that it goes on.
+    pub whole: bool,
+}
+
 /// The highest values within the phase: only what exceeds them is progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Marks {
@@ -67,7 +76,7 @@ pub struct Job {
     /// What the log says of the running validation pass.
     pub validation: Option<Progress>,
     /// Distinct validation files opened in this pass; absent where no folder is watched.
-    pub files: Option<u64>,
+    pub files: Option<Files>,
     /// Validation files of a whole pass, as configured.
     pub files_planned: Option<u64>,
     /// Distinct validation files of the pass before.
@@ -188,13 +197,14 @@ impl Job {
         }
     }
 
-    /// The data folder shows that `opened` distinct files were opened in the running validation pass.
-    pub fn opened_files(&mut self, opened: u64, at: Unix) {
+    /// What the data folder shows of the running validation pass; nothing if it cannot be told whose files were opened.
+    pub fn opened_files(&mut self, files: Option<Files>, at: Unix) {
         if self.phase != Phase::Validation || self.validation_complete {
             return;
         }
-        self.files = Some(opened);
-        if rises(&mut self.marks.files, opened) && opened > 0 {
+        self.files = files;
+        let opened = files.map_or(0, |files| files.opened);
+        if opened > 0 && rises(&mut self.marks.files, opened) {
             self.progressed(at);
             self.worked(at);
         }
@@ -279,7 +289,8 @@ impl Job {
             Phase::Validation => {
                 self.complete_validation(at);
                 self.passes += 1;
-                self.files_before = self.files.filter(|&files| files > 0).or(self.files_before);
+                let whole = self.files.filter(|files| files.whole && files.opened > 0);
+                self.files_before = whole.map(|files| files.opened).or(self.files_before);
                 (self.validation, self.files, self.validation_complete) = (None, None, false);
             }
             Phase::Checkpoint => lasted

@@ -92,39 +92,31 @@ impl Source {
 
     /// Every path that the file says, groups spelled out (`std::{fs, io}` is `std::fs` and `std::io`), with its line.
     fn paths(&self) -> Vec<(usize, String)> {
+        let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
         let mut paths = Vec::new();
-        let mut chars = self
-            .lines
-            .iter()
-            .flat_map(|(number, line)| line.chars().chain([' ']).map(move |c| (*number, c)));
-        // What stands before each open brace, and what is being read.
-        let (mut groups, mut path) = (Vec::<String>::new(), String::new());
-        let mut before = ' ';
-        while let Some((number, c)) = chars.next() {
-            if c.is_alphanumeric() || c == '_' || c == ':' {
-                // Two words beside each other are two paths.
-                if before == ' ' && !path.ends_with("::") && !path.is_empty() {
-                    path.clear();
-                }
-                path.push(c);
-            } else if c == '{' {
-                groups.push(if path.ends_with("::") {
-                    std::mem::take(&mut path)
+        // What stands before each open brace.
+        let mut groups = Vec::<String>::new();
+        let (mut path, mut before) = (String::new(), ' ');
+        for (number, line) in &self.lines {
+            for c in line.chars().chain(['\n']) {
+                if is_path(c) {
+                    if !is_path(before) {
+                        path.clear();
+                    }
+                    path.push(c);
+                } else if c == '{' {
+                    let opens = is_path(before) && path.ends_with("::");
+                    groups.push(if opens { path.clone() } else { String::new() });
                 } else {
-                    String::new()
-                });
-            } else if c != ' ' || before != ' ' {
-                if path.contains("::") || groups.iter().any(|group| !group.is_empty()) {
-                    paths.push((number, groups.concat() + &path));
+                    if is_path(before) {
+                        paths.push((*number, groups.concat() + &path));
+                    }
+                    if c == '}' {
+                        groups.pop();
+                    }
                 }
-                if c != ' ' {
-                    path.clear();
-                }
-                if c == '}' {
-                    groups.pop();
-                }
+                before = c;
             }
-            before = c;
         }
         paths
     }

@@ -36,7 +36,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
 
 fn check(path: &Path) -> Result<&'static str, config::Bad> {
     let text = fs::read_to_string(path).unwrap_or_default();
-    if text.lines().any(|line| line.starts_with("rules:")) {
+    // Any of its keys shows a preset, so that a misspelt one is told as such.
+    let keys = ["name:", "about:", "detect:", "rules:", "samples:"];
+    if text
+        .lines()
+        .any(|line| keys.iter().any(|key| line.starts_with(key)))
+    {
         config::load_preset(path).map(|_| "preset")
     } else {
         Config::load(path).map(|_| "configuration")

@@ -49,10 +49,14 @@ impl Job {
             return None;
         }
         let of = self.files_planned.or(self.files_before);
-        self.validation.or(self.files.map(|done| Progress {
-            done: of.map_or(done, |of| done.min(of)),
-            of,
-        }))
+        let files = self
+            .files
+            .filter(|files| files.whole)
+            .map(|files| Progress {
+                done: of.map_or(files.opened, |of| files.opened.min(of)),
+                of,
+            });
+        self.validation.or(files)
     }
 
     /// A validation whose numbers say nothing: no source, or all is done and the metrics are made.

@@ -28,6 +28,13 @@ fn part(done: u64, of: u64) -> Progress {
     Progress { done, of: Some(of) }
 }
 
+fn whole(opened: u64) -> Option<Files> {
+    Some(Files {
+        opened,
+        whole: true,
+    })
+}
+
 #[test]
 fn checkpoints_go_back_to_what_they_interrupted() {
     let mut job = fold([
@@ -143,7 +150,7 @@ fn files_stand_in_where_the_log_is_silent() {
         (Some(Source::Nothing), None)
     );
     assert!(job.unseen());
-    job.opened_files(7, 110.0);
+    job.opened_files(whole(7), 110.0);
     let unknown = Progress { done: 7, of: None };
     assert_eq!(
         (job.source(), job.validation_progress()),
@@ -153,7 +160,7 @@ fn files_stand_in_where_the_log_is_silent() {
         (job.unseen(), job.last_progress(), job.last_work()),
         (false, Some(110.0), Some(110.0))
     );
-    job.opened_files(7, 120.0);
+    job.opened_files(whole(7), 120.0);
     assert_eq!(job.last_progress(), Some(110.0), "no new file, no progress");
     // The bar comes at the end, in its own unit; then nothing can be seen any more.
     job.apply(O::Bar(part(1688, 1688)), 130.0);
@@ -163,7 +170,7 @@ fn files_stand_in_where_the_log_is_silent() {
     assert_eq!((job.source(), job.validation_progress()), (None, None));
     // The next pass is measured by this one; beyond it the share stays at 1.
     job.apply(O::Phase(Phase::Validation), 140.0);
-    job.opened_files(9, 141.0);
+    job.opened_files(whole(9), 141.0);
     assert_eq!(job.validation_progress(), Some(part(7, 7)));
 }
 
@@ -305,5 +312,31 @@ fn the_fault_before_the_end_is_its_reason() {
     assert_eq!(
         fold(caught).ended.map(|(reason, _)| reason),
         Some(Ended::Error)
+    );
+}
+
+#[test]
+fn a_pass_that_was_not_seen_from_its_beginning_moves_but_has_no_share() {
+    let mut job = fold([O::Phase(Phase::Validation)]);
+    let rest = Some(Files {
+        opened: 7,
+        whole: false,
+    });
+    job.opened_files(rest, 110.0);
+    assert_eq!(
+        (job.source(), job.validation_progress(), job.unseen()),
+        (Some(Source::Files), None, false)
+    );
+    assert_eq!(job.last_progress(), Some(110.0));
+    // Another run opens files there, too: nothing is said.
+    job.opened_files(None, 120.0);
+    assert_eq!((job.source(), job.unseen()), (Some(Source::Nothing), true));
+    job.apply(O::Phase(Phase::Train), 130.0);
+    job.apply(O::Phase(Phase::Validation), 140.0);
+    job.opened_files(whole(3), 141.0);
+    assert_eq!(
+        job.validation_progress(),
+        Some(Progress { done: 3, of: None }),
+        "no total from half a pass"
     );
 }

@@ -112,7 +112,8 @@ impl Preset {
                 .detect
                 .iter()
                 .map(|pattern| ascii(pattern))
-                .collect::<Vec<_>>())?,
+                .collect::<Vec<_>>())
+            .map_err(|e| format!("detect: {e}"))?,
             rules: set(&rules)?,
             compiled,
             samples: file.samples,
@@ -144,7 +145,7 @@ impl Preset {
     pub fn prove(&self) -> Result<(), String> {
         if self.samples.is_empty() {
             return Err(format!(
-                "preset {}: has no samples, so nothing shows that its rules are right",
+                "preset {}: has no samples, so nothing shows that its rules are right; add lines of a real log and what each gives",
                 self.name
             ));
         }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use crate::job::Unix;
+use crate::job::{Files, Unix};
 
 /// At most so many names are remembered for a pass: 8 bytes each and some more.
 const NAMES: usize = 4_000_000;
@@ -23,6 +23,8 @@ pub struct Opened {
     total: u64,
     /// The validation that is counted, by its beginning.
     began: Option<Unix>,
+    /// Not all files of this pass were seen: the watch began in the middle of it, or lost something.
+    spoilt: bool,
     /// Files opened outside a validation, a moment ago: the log's word that one begins is read a little later.
     recent: Vec<(PathBuf, Unix)>,
 }
@@ -47,6 +49,7 @@ impl Opened {
         if self.began != began {
             self.began = began;
             self.pass.clear();
+            self.spoilt = false;
             let written = written.unwrap_or(Unix::INFINITY);
             for (path, at) in std::mem::take(&mut self.recent) {
                 if at >= written {
@@ -57,9 +60,17 @@ impl Opened {
         files.for_each(|(path, _)| self.open(path));
     }
 
+    /// All files of this run can be seen only since then.
+    pub fn seen_since(&mut self, since: Unix) {
+        self.spoilt |= self.began.is_none_or(|began| since > began);
+    }
+
     /// Distinct files of this pass.
-    pub fn count(&self) -> u64 {
-        self.pass.len() as u64
+    pub fn files(&self) -> Files {
+        Files {
+            opened: self.pass.len() as u64,
+            whole: !self.spoilt,
+        }
     }
 
     /// Distinct files, summed over all passes.
@@ -94,7 +105,7 @@ mod tests {
             Some(began),
             Some(began),
         );
-        (opened.count(), opened.total())
+        (opened.files().opened, opened.total())
     }
 
     #[test]
@@ -106,6 +117,34 @@ mod tests {
         );
         assert_eq!(inside(&mut opened, &[("b", 4.0)], 1.0), (2, 2));
         assert_eq!(inside(&mut opened, &[("a", 9.0)], 9.0), (1, 3));
+    }
+
+    #[test]
+    fn a_pass_that_was_not_seen_from_its_beginning_is_not_whole() {
+        let mut opened = Opened::default();
+        inside(&mut opened, &[("a", 1.0)], 1.0);
+        opened.seen_since(0.5);
+        assert_eq!(
+            opened.files(),
+            Files {
+                opened: 1,
+                whole: true
+            }
+        );
+        opened.seen_since(1.5);
+        opened.seen_since(0.5);
+        assert_eq!(
+            opened.files(),
+            Files {
+                opened: 1,
+                whole: false
+            }
+        );
+        inside(&mut opened, &[("a", 9.0)], 9.0);
+        assert!(
+            opened.files().whole,
+            "the next pass is seen from its beginning"
+        );
     }
 
     #[test]

@@ -290,16 +290,21 @@ impl Files<'_> {
             // Two runs that validate on one folder cannot be told apart: nothing is said of either.
             let alone = runs.iter().filter(|name| validates(name)).count() == 1;
             for name in runs {
-                let run = state.runs.get_mut(name).filter(|_| self.watch.sees(folder));
-                let Some(run) = run else { continue };
+                let Some(since) = self.watch.sees_since(folder) else {
+                    continue;
+                };
+                let Some(run) = state.runs.get_mut(name) else {
+                    continue;
+                };
                 let own = self.opened.entry(name.to_owned()).or_default();
                 if run.job.phase != Phase::Validation {
                     own.outside(opened.clone(), at);
-                } else if alone {
-                    own.inside(opened.clone(), run.job.phase_since, run.log.last_write);
-                    run.job.opened_files(own.count(), at);
-                    run.files_opened = Some(own.total());
+                    continue;
                 }
+                own.inside(opened.clone(), run.job.phase_since, run.log.last_write);
+                own.seen_since(if alone { since } else { at });
+                run.job.opened_files(alone.then(|| own.files()), at);
+                run.files_opened = alone.then_some(own.total());
             }
         }
     }

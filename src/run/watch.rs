@@ -31,6 +31,8 @@ pub(super) struct Happened {
 #[derive(Debug, Default)]
 struct Inbox {
     happened: Happened,
+    /// When events were last lost, in Unix seconds; 0 if never.
+    lost: Unix,
     data: HashSet<PathBuf>,
 }
 
@@ -38,8 +40,8 @@ struct Inbox {
 pub(super) struct Watch {
     watcher: Option<RecommendedWatcher>,
     inbox: Arc<Mutex<Inbox>>,
-    /// The folders that are watched, and whether that succeeded.
-    folders: HashMap<PathBuf, bool>,
+    /// The folders that are watched, and since when; those that cannot be are here, too.
+    folders: HashMap<PathBuf, Option<Unix>>,
 }
 
 impl Watch {
@@ -110,7 +112,8 @@ impl Watch {
                 continue;
             }
             let result = watcher.watch(folder, RecursiveMode::NonRecursive);
-            self.folders.insert(folder.clone(), result.is_ok());
+            self.folders
+                .insert(folder.clone(), result.is_ok().then(now));
             errors.extend(result.err());
         }
         errors
@@ -125,9 +128,17 @@ impl Watch {
         }
     }
 
-    /// Opened files can be seen in this folder.
-    pub(super) fn sees(&self, folder: &Path) -> bool {
-        self.folders.get(folder) == Some(&true)
+    /// Since when all opened files can be seen in this folder; nothing if they cannot.
+    pub(super) fn sees_since(&self, folder: &Path) -> Option<Unix> {
+        let since = self.folders.get(folder).copied().flatten()?;
+        Some(
+            since.max(
+                self.inbox
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .lost,
+            ),
+        )
     }
 
     /// What has happened since this was last asked.
@@ -145,14 +156,12 @@ impl Watch {
 impl Inbox {
     /// Takes in an event. True if somebody should look.
     fn take(&mut self, event: notify::Result<Event>) -> bool {
-        let Ok(event) = event else {
+        // An error, or more events than the queue holds.
+        let Some(event) = event.ok().filter(|event| !event.need_rescan()) else {
             self.happened.everything = true;
+            self.lost = now();
             return true;
         };
-        if event.need_rescan() {
-            self.happened.everything = true;
-            return true;
-        }
         match event.kind {
             // Our own reading opens files as well, but never in a data folder.
             EventKind::Access(AccessKind::Open(_)) => {

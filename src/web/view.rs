@@ -276,6 +276,12 @@ fn blind_spots(state: &State) -> Vec<String> {
         if let Some(e) = &run.log.error {
             spots.push(format!("{}: its log cannot be read: {e}", run.name));
         }
+        if run.job.files.is_some_and(|files| !files.whole) {
+            spots.push(format!(
+                "{}: this validation was not seen from its beginning, so how far it is cannot be told",
+                run.name
+            ));
+        }
         if run.processes.is_none() && run.job.phase.live() {
             spots.push(format!(
                 "{}: its processes cannot be seen, so only time can prove a hang",
