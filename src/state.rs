@@ -13,7 +13,7 @@ use crate::job::clock::larger;
 use crate::job::verdict::{Facts, GpuCount, Silence, Verdict, judge};
 use crate::job::{Job, Phase, Unix};
 use crate::node::gpu::{Baselines, Gpu, GpuState};
-use crate::node::process::Witnessed;
+use crate::node::process::{Found, Witnessed};
 
 /// The state, shared by the source threads and the server.
 #[derive(Clone, Debug, Default)]
@@ -257,6 +257,24 @@ impl State {
         };
     }
 
+    /// Takes in what a look at the processes of a run said.
+    pub fn record_processes(&mut self, run: &str, found: Found, now: Unix) {
+        let Some(run) = self.runs.get_mut(run) else {
+            return;
+        };
+        match found {
+            Found::Nobody | Found::Fewer => {}
+            Found::Gone(witnessed) => {
+                run.job.exited(now);
+                run.processes = Some(witnessed);
+            }
+            Found::There(witnessed, worked) => {
+                worked.into_iter().for_each(|at| run.job.worked(at));
+                run.processes = Some(witnessed);
+            }
+        }
+    }
+
     /// Takes in how a reading of a source went.
     pub fn record_source(
         &mut self,
@@ -307,3 +325,6 @@ impl Default for Exporter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

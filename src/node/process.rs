@@ -215,6 +215,66 @@ fn fell(before: &Counters, after: &Counters) -> bool {
     after.main_cpu_seconds < before.main_cpu_seconds || after.page_faults < before.page_faults
 }
 
+/// How many looks in a row must find nobody before the processes of a run are gone.
+const GONE: u32 = 2;
+
+/// Watches the processes of one run, look by look.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    window: Window,
+    /// Looks in a row that found nobody, after somebody was there.
+    empty: Option<u32>,
+}
+
+/// What a look at the processes of a run says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// Nobody, and nobody was ever there: that tells nothing.
+    Nobody,
+    /// Nobody this time; the next look decides.
+    Fewer,
+    /// Those who were there are gone.
+    Gone(Witnessed),
+    /// They are there; and when work was last seen, if its absence may be held against the run.
+    There(Witnessed, Option<Unix>),
+}
+
+impl Watcher {
+    /// A watcher whose judgements cover so many seconds, in a world that runs `pace` times faster than real time.
+    pub fn new(length: f64, pace: f64) -> Self {
+        Self {
+            window: Window::new(length, pace),
+            empty: None,
+        }
+    }
+
+    /// Takes in a look.
+    pub fn look(&mut self, at: Unix, seen: Seen) -> Found {
+        if seen.counters.processes == 0 {
+            return match &mut self.empty {
+                None => Found::Nobody,
+                Some(empty) => {
+                    *empty += 1;
+                    if *empty < GONE {
+                        Found::Fewer
+                    } else {
+                        Found::Gone(Witnessed {
+                            seen,
+                            evidence: None,
+                        })
+                    }
+                }
+            };
+        }
+        self.empty = Some(0);
+        let evidence = self.window.look(at, seen.counters);
+        let witnessed = Witnessed { seen, evidence };
+        // Whose silence cannot convict sets no clock: from it, silence would follow.
+        let worked = self.window.worked_at().filter(|_| witnessed.may_convict());
+        Found::There(witnessed, worked)
+    }
+}
+
 /// What is known of a run's processes now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Witnessed {

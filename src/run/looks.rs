@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::{Pace, Wake, now, wait};
 use crate::node::gpu::Gpus;
-use crate::node::process::{Processes, Seen, Window, Witnessed};
-use crate::state::{Shared, State};
+use crate::node::process::{Processes, Watcher};
+use crate::state::Shared;
 
 /// Looks at the GPUs until the program ends.
 pub(super) fn gpus(gpus: &mut dyn Gpus, pace: Pace, shared: &Shared, wakes: &Receiver<Wake>) {
@@ -35,16 +35,6 @@ pub(super) fn gpus(gpus: &mut dyn Gpus, pace: Pace, shared: &Shared, wakes: &Rec
 
 /// How many looks make a window: at the usual 60 s, one each 5 s.
 const LOOKS: f64 = 12.0;
-/// How many looks in a row must find nobody before the processes of a run are gone.
-const GONE: u32 = 2;
-
-/// What is remembered of one run between two looks.
-struct Known {
-    window: Window,
-    /// Looks in a row that found nobody, after somebody was there.
-    empty: Option<u32>,
-}
-
 /// Looks at the processes of each run until the program ends.
 pub(super) fn processes(
     source: &mut dyn Processes,
@@ -53,7 +43,7 @@ pub(super) fn processes(
     shared: &Shared,
     wakes: &Receiver<Wake>,
 ) {
-    let mut known: HashMap<String, Known> = HashMap::new();
+    let mut known: HashMap<String, Watcher> = HashMap::new();
     loop {
         let began = now();
         let state = shared.lock();
@@ -73,12 +63,15 @@ pub(super) fn processes(
         let mut failed = None;
         for (name, log) in logs {
             let read = source.read(&log);
-            let run = known.entry(name.clone()).or_insert_with(|| Known {
-                window: Window::new(window, pace.speed),
-                empty: None,
-            });
+            let watcher = known
+                .entry(name.clone())
+                .or_insert_with(|| Watcher::new(window, pace.speed));
             match read {
-                Ok(seen) => record(&mut shared.lock(), &name, run, seen),
+                Ok(seen) => {
+                    let at = now();
+                    let found = watcher.look(at, seen);
+                    shared.lock().record_processes(&name, found, at);
+                }
                 Err(e) => {
                     failed = Some(format!("{e:#}"));
                     if let Some(run) = shared.lock().runs.get_mut(&name) {
@@ -95,34 +88,4 @@ pub(super) fn processes(
             return;
         }
     }
-}
-
-/// Takes in one look at the processes of a run. Nobody there tells something only if somebody was there before.
-fn record(state: &mut State, name: &str, known: &mut Known, seen: Seen) {
-    let Some(run) = state.runs.get_mut(name) else {
-        return;
-    };
-    let at = now();
-    if seen.counters.processes == 0 {
-        let Some(empty) = &mut known.empty else {
-            return;
-        };
-        *empty += 1;
-        if *empty >= GONE {
-            run.job.exited(at);
-            run.processes = Some(Witnessed {
-                seen,
-                evidence: None,
-            });
-        }
-        return;
-    }
-    known.empty = Some(0);
-    let evidence = known.window.look(at, seen.counters);
-    let witnessed = Witnessed { seen, evidence };
-    // Whose silence cannot convict sets no clock: from it, silence would follow.
-    if let Some(worked) = known.window.worked_at().filter(|_| witnessed.may_convict()) {
-        run.job.worked(worked);
-    }
-    run.processes = Some(witnessed);
 }
