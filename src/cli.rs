@@ -5,6 +5,7 @@ pub mod demo;
 pub mod reference;
 pub mod replay;
 pub mod serve;
+pub mod simulate;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -62,6 +63,8 @@ pub enum Command {
     Demo(demo::Args),
     /// Print what a log says, change by change.
     Replay(replay::Args),
+    /// Play scenarios in virtual time through the same code and the alert rules (needs promtool).
+    Simulate(simulate::Args),
     /// Check config, preset and scenario files.
     Check(check::Args),
     /// Print the metric reference as Markdown.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use training_exporter::cli::{
-    Cli, Command, Format, Level, Voice, check, demo, reference, replay, serve,
+    Cli, Command, Format, Level, Voice, check, demo, reference, replay, serve, simulate,
 };
 use training_exporter::run::worker;
 
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Replay(args)) => replay::run(&args, &mut io::stdout().lock()),
+        Some(Command::Simulate(args)) => simulate::run(&args, &mut io::stdout().lock()),
         Some(Command::Check(args)) => check::run(&args, &mut io::stdout().lock()),
         Some(Command::NvmlWorker { library }) => worker::nvml_worker(library.as_deref()),
         Some(Command::Metrics) => reference::run(&mut io::stdout().lock()).map_err(Into::into),

@@ -4,6 +4,9 @@
 //! drive the real threads and the real server.
 
 pub mod recording;
+pub mod simulate;
+pub mod spec;
+pub mod world;
 
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
@@ -12,12 +15,10 @@ use crate::job::{Phase, Unix};
 use crate::node::gpu::Gpu;
 use crate::node::process::Seen;
 use recording::{Recording, Texts};
+use world::FIRST_PID;
 
 static RECORDINGS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/tests/joint");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/scenario/demos");
-
-/// Process ids of simulated runs begin here, above all that a Linux kernel gives.
-const FIRST_PID: u32 = 5_000_000;
 
 /// The file's form.
 #[derive(Clone, Debug, Deserialize)]
