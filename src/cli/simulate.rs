@@ -1,6 +1,7 @@
 //! `training-exporter simulate`: scenarios through the product's own code and the real rules, in virtual time.
 
 pub mod promtool;
+pub mod summary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,10 +13,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::job::verdict::Verdict;
 use crate::node::process::Counters;
 use crate::scenario::recording::{evidence, timeline};
-use crate::scenario::simulate::{SCRAPE, Scrape, simulate};
+use crate::scenario::simulate::{SCRAPE, Scrape, Thought, simulate};
 use crate::scenario::spec::{Expected, Scenario};
 use crate::scenario::world::{Library, RecordedLog};
 use promtool::{Alert, Evaluated, evaluate};
+use summary::Summary;
 
 /// Arguments of `simulate`.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,6 +35,12 @@ pub struct Args {
     /// Tell of each scenario only whether its expectations were met.
     #[arg(long)]
     quiet: bool,
+    /// Measure all scenarios together, beside other ways to find a hang.
+    #[arg(long)]
+    summary: bool,
+    /// The folder of the other ways' rules, each in its own `NAME.rules.yml`, for --summary.
+    #[arg(long, value_name = "DIR", default_value = "tests/baselines")]
+    baselines: PathBuf,
 }
 
 /// Recorded material in folders.
@@ -75,12 +83,18 @@ pub struct Outcome {
     pub evaluated: Evaluated,
     /// What is not as expected; the first difference of each kind.
     pub differences: Vec<String>,
+    /// What each scrape gave.
+    pub scrapes: Vec<Scrape>,
 }
 
 /// Plays each scenario; fails if an expectation is not met.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let mut unmet = 0;
     let files = files(&args.scenarios)?;
+    let mut summary = args
+        .summary
+        .then(|| Summary::new(&args.baselines))
+        .transpose()?;
     for file in &files {
         let outcome = play(file, &args.rules, args.recordings.as_deref())?;
         let verdict = if outcome.differences.is_empty() {
@@ -101,6 +115,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
             writeln!(out, "    {difference}")?;
         }
         unmet += usize::from(!outcome.differences.is_empty());
+        if let Some(summary) = &mut summary {
+            summary.add(&outcome)?;
+        }
+    }
+    if let Some(summary) = summary {
+        summary.write(out)?;
     }
     if unmet > 0 {
         bail!("{unmet} of {} scenarios are not as expected", files.len());
@@ -145,6 +165,7 @@ pub fn play(file: &Path, rules: &Path, recordings: Option<&Path>) -> Result<Outc
         scenario,
         evaluated,
         differences,
+        scrapes,
     })
 }
 
@@ -204,7 +225,7 @@ fn covers(span: &Expected, t: f64, end: f64) -> bool {
 /// The first time at which the recording rule and the node say different things of a run.
 fn disagreement(scrapes: &[Scrape], evaluated: &Evaluated) -> Option<String> {
     for scrape in scrapes.iter().filter(|scrape| scrape.page.is_some()) {
-        for (run, verdict) in &scrape.verdicts {
+        for (run, Thought { verdict, .. }) in &scrape.runs {
             let fleet = evaluated
                 .verdicts
                 .get(run)

@@ -15,6 +15,11 @@ pub trait Gpus: Send {
     /// All GPUs now. A GPU that cannot be read is in the list, with `up` false; an error means that none could.
     fn read(&mut self) -> anyhow::Result<Vec<Gpu>>;
 
+    /// When the driver gave what was read last, where that was not just now. A reading may be given twice.
+    fn read_at(&self) -> Option<Unix> {
+        None
+    }
+
     /// For how many seconds the driver has not answered: 0 while it does, none where that cannot be said.
     fn blocked_seconds(&self) -> Option<f64> {
         None
@@ -252,6 +257,8 @@ struct Baseline {
     active: Option<f64>,
     /// Energy and time of the look before.
     energy: Option<(f64, Unix)>,
+    /// What was said then.
+    state: GpuState,
 }
 
 /// Idle power over the limit, where the board has not been seen idle: 50 to 140 W of 700 were measured in waits.
@@ -267,12 +274,23 @@ const NOT_BUSY: f64 = 0.1;
 const NEWEST: f64 = 0.05;
 
 impl Baselines {
-    /// The state of `gpu` at `now`; `advancing` tells that its one run makes progress in training.
+    /// The state of `gpu` at `now`, when it was read; `advancing` tells that its one run makes progress in training.
     pub fn state(&mut self, gpu: &Gpu, advancing: bool, now: Unix) -> GpuState {
         let known = self.0.entry(gpu.uuid.clone()).or_default();
+        // The same reading once more: no time has passed in which it could draw anything.
+        let again = gpu.energy_joules.map(|energy| (energy, now));
+        if again.is_none() || again != known.energy {
+            known.state = known.judge(gpu, advancing, now);
+        }
+        known.state
+    }
+}
+
+impl Baseline {
+    fn judge(&mut self, gpu: &Gpu, advancing: bool, now: Unix) -> GpuState {
         let before = gpu
             .energy_joules
-            .and_then(|energy| known.energy.replace((energy, now)));
+            .and_then(|energy| self.energy.replace((energy, now)));
         let rate = gpu
             .energy_joules
             .zip(before)
@@ -285,18 +303,17 @@ impl Baselines {
             return GpuState::Unknown;
         };
         if util <= NOT_BUSY {
-            known.idle = Some(known.idle.map_or(power, |idle| idle.min(power)));
+            self.idle = Some(self.idle.map_or(power, |idle| idle.min(power)));
         }
         if advancing && util > 0.5 {
-            known.active = Some(
-                known
-                    .active
+            self.active = Some(
+                self.active
                     .map_or(power, |active| active + NEWEST * (power - active)),
             );
         }
         let limit = gpu.power_limit_watts;
-        let idle = known.idle.or(limit.map(|limit| IDLE_OF_LIMIT * limit));
-        let active = known.active.or(limit.map(|limit| ACTIVE_OF_LIMIT * limit));
+        let idle = self.idle.or(limit.map(|limit| IDLE_OF_LIMIT * limit));
+        let active = self.active.or(limit.map(|limit| ACTIVE_OF_LIMIT * limit));
         let Some((idle, active)) = idle.zip(active).filter(|(idle, active)| active > idle) else {
             return GpuState::Unknown;
         };

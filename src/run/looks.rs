@@ -25,7 +25,7 @@ pub(super) fn gpus(gpus: &mut dyn Gpus, pace: Pace, shared: &Shared, wakes: &Rec
             at - began,
             at,
         );
-        state.record_gpus(read, at);
+        state.record_gpus(read, gpus.read_at().unwrap_or(at));
         drop(state);
         if !wait(wakes, pace.gpus) {
             return;
@@ -87,5 +87,61 @@ pub(super) fn processes(
         if !wait(wakes, Duration::from_secs_f64(window / LOOKS)) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{SyncSender, sync_channel};
+
+    use super::*;
+    use crate::node::gpu::{Gpu, GpuState};
+
+    /// A GPU at rest, read each second; one reading is given twice, then one is missed.
+    struct AtRest {
+        seconds: &'static [f64],
+        looks: usize,
+        shared: Shared,
+        states: Vec<GpuState>,
+        stop: SyncSender<Wake>,
+    }
+
+    impl Gpus for AtRest {
+        fn read(&mut self) -> anyhow::Result<Vec<Gpu>> {
+            let state = self.shared.lock();
+            self.states
+                .extend(state.gpus.data.iter().flatten().map(|gpu| gpu.state));
+            self.looks += 1;
+            if self.looks == self.seconds.len() {
+                self.stop.try_send(Wake::Stop)?;
+            }
+            Ok(vec![Gpu {
+                up: true,
+                util: Some(0.0),
+                energy_joules: self.read_at().map(|second| 80.0 * second),
+                power_limit_watts: Some(700.0),
+                ..Gpu::default()
+            }])
+        }
+
+        fn read_at(&self) -> Option<f64> {
+            self.seconds.get(self.looks - 1).copied()
+        }
+    }
+
+    #[test]
+    fn power_is_told_by_when_the_driver_was_asked_not_by_when_its_answer_was_seen() {
+        let shared = Shared::default();
+        let (stop, wakes) = sync_channel(1);
+        let mut gpu = AtRest {
+            seconds: &[0.0, 1.0, 2.0, 2.0, 4.0, 4.0, 5.0, 7.0],
+            looks: 0,
+            shared: shared.clone(),
+            states: Vec::new(),
+            stop,
+        };
+        gpus(&mut gpu, Pace::faster(50.0), &shared, &wakes);
+        assert_eq!(gpu.states[0], GpuState::Unknown, "one reading is no rate");
+        assert_eq!(gpu.states[1..], [GpuState::Idle; 6]);
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::now;
+use crate::job::Unix;
 use crate::node::gpu::{Gpu, Gpus};
 use crate::node::nvml::Nvml;
 use crate::node::nvml::ledger::Ledger;
@@ -26,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Frame {
-    Gpus(Vec<Gpu>),
+    Gpus { at: Unix, gpus: Vec<Gpu> },
     Error(String),
 }
 
@@ -41,7 +42,10 @@ pub fn nvml_worker(library: Option<&Path>) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     loop {
         let began = now();
-        let frame = nvml.look(began).map_or_else(Frame::Error, Frame::Gpus);
+        let frame = match nvml.look(began) {
+            Ok(gpus) => Frame::Gpus { at: began, gpus },
+            Err(why) => Frame::Error(why),
+        };
         let mut line = serde_json::to_vec(&frame)?;
         line.push(b'\n');
         out.write_all(&line)?;
@@ -97,6 +101,8 @@ pub struct NvmlWorker {
     pause: Duration,
     /// Since when the driver is silent: its newest frame, or the start of the worker.
     heard: Option<Instant>,
+    /// When the worker asked for what was read last.
+    read_at: Option<Unix>,
     ledger: Ledger,
     /// Why there is no reading.
     why: Why,
@@ -131,6 +137,7 @@ impl NvmlWorker {
             next_start: None,
             pause: patience.pause,
             heard: None,
+            read_at: None,
             ledger: Ledger::default(),
             why: Why::Nothing,
             told: Why::Nothing,
@@ -207,7 +214,10 @@ impl NvmlWorker {
             return Err(self.why.clone());
         }
         match heard.frame.filter(|_| silent <= self.patience.fresh) {
-            Some(Frame::Gpus(gpus)) => Ok(self.ledger.take(gpus)),
+            Some(Frame::Gpus { at, gpus }) => {
+                self.read_at = Some(at);
+                Ok(self.ledger.take(gpus))
+            }
             Some(Frame::Error(why)) => Err(Why::Said(why)),
             None => Err(Why::Silent),
         }
@@ -259,6 +269,10 @@ impl Gpus for NvmlWorker {
                 anyhow::bail!("the driver has not answered for {seconds} s{hang}")
             }
         }
+    }
+
+    fn read_at(&self) -> Option<Unix> {
+        self.read_at
     }
 
     fn blocked_seconds(&self) -> Option<f64> {

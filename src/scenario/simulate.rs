@@ -11,6 +11,7 @@ use prometheus::TextEncoder;
 use super::spec::{FaultKind, Node, Scenario};
 use super::world::{FIRST_PID, Library, Played, gpus};
 use crate::job::cadence::Limits;
+use crate::job::clock::larger;
 use crate::job::verdict::Verdict;
 use crate::job::{Phase, Unix};
 use crate::log::lines::Lines;
@@ -37,8 +38,21 @@ pub struct Scrape {
     pub page: Option<String>,
     /// The node is a target at all.
     pub target: bool,
-    /// The node's verdict on each of its runs.
-    pub verdicts: BTreeMap<String, Verdict>,
+    /// What the node thinks of each of its runs.
+    pub runs: BTreeMap<String, Thought>,
+}
+
+/// What a node thinks of a run at a scrape.
+#[derive(Clone, Debug)]
+pub struct Thought {
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// The phase.
+    pub phase: Phase,
+    /// The progress ceiling is learned from the run.
+    pub learned: bool,
+    /// Seconds since any progress or work, of processes or GPUs.
+    pub still: Option<f64>,
 }
 
 /// One node with its exporter.
@@ -290,16 +304,29 @@ impl Site<'_> {
         let now = self.clock(t);
         let page = TextEncoder::new().encode_to_string(&self.exporter.state.families(now));
         let gpus = self.exporter.state.gpus.data.clone().unwrap_or_default();
-        let verdicts = self
+        let think = |run: &Run| {
+            let job = &run.job;
+            let last = larger(
+                job.last_progress(),
+                larger(job.last_work(), job.last_gpu_work()),
+            );
+            Thought {
+                verdict: run.verdict(&gpus, now),
+                phase: job.phase,
+                learned: job.learned(),
+                still: last.map(|last| now - last),
+            }
+        };
+        let runs = self
             .exporter
             .state
             .runs
             .values()
-            .map(|run| (run.name.clone(), run.verdict(&gpus, now)));
+            .map(|run| (run.name.clone(), think(run)));
         Scrape {
             at: t,
             node: self.spec.name.clone(),
-            verdicts: verdicts.collect(),
+            runs: runs.collect(),
             target: !self.fault(FaultKind::TargetGone, t),
             page: page.ok().filter(|_| {
                 !self.fault(FaultKind::ScrapesFail, t) && !self.fault(FaultKind::TargetGone, t)

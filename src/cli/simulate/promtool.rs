@@ -34,11 +34,16 @@ pub struct Alert {
     pub run: String,
 }
 
-/// Lets promtool evaluate `rules` over `scrapes`.
+/// Lets promtool evaluate the rule files of a folder over `scrapes`.
 pub fn evaluate(scrapes: &[Scrape], rules: &Path) -> Result<Evaluated> {
+    evaluate_files(scrapes, &rule_files(rules)?)
+}
+
+/// Lets promtool evaluate rule files over `scrapes`.
+pub fn evaluate_files(scrapes: &[Scrape], rules: &[PathBuf]) -> Result<Evaluated> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let file = folder.path().join("scenario.test.yml");
-    std::fs::write(&file, test(scrapes, &rule_files(rules)?))?;
+    std::fs::write(&file, test(scrapes, rules)?)?;
     #[expect(clippy::disallowed_methods, reason = "promtool evaluates the rules")]
     let output = Command::new("promtool")
         .args(["test", "rules"])
@@ -63,10 +68,25 @@ fn rule_files(rules: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The groups of the rule files in the order in which they must be evaluated: facts before alerts.
-const GROUPS: &str = "[training-run-facts, training-alerts, training-exporter-alerts]";
+/// The groups of the rule files: recording rules first, since the others read them. promtool takes any order else.
+fn groups(files: &[PathBuf]) -> Result<Vec<String>> {
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?m)^  - name: *(\S+)").expect("constant"));
+    let recording = |file: &&PathBuf| {
+        file.file_name()
+            .is_some_and(|name| name == "recording.rules.yml")
+    };
+    let (first, rest): (Vec<&PathBuf>, Vec<&PathBuf>) = files.iter().partition(recording);
+    let mut names = Vec::new();
+    for file in first.into_iter().chain(rest) {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        names.extend(NAME.captures_iter(&text).map(|name| name[1].to_owned()));
+    }
+    Ok(names)
+}
 
-fn test(scrapes: &[Scrape], rules: &[PathBuf]) -> String {
+fn test(scrapes: &[Scrape], rules: &[PathBuf]) -> Result<String> {
     let mut columns: BTreeMap<String, BTreeMap<usize, &str>> = BTreeMap::new();
     let step = |at: f64| (at / SCRAPE).round() as usize;
     let last = scrapes.last().map_or(0, |scrape| step(scrape.at));
@@ -103,9 +123,10 @@ fn test(scrapes: &[Scrape], rules: &[PathBuf]) -> String {
         .map(|file| format!("'{}'", file.display()))
         .collect();
     let mut test = format!(
-        "rule_files: [{}]\nevaluation_interval: {SCRAPE}s\ngroup_eval_order: {GROUPS}\ntests:\n  - interval: {SCRAPE}s\n    \
+        "rule_files: [{}]\nevaluation_interval: {SCRAPE}s\ngroup_eval_order: [{}]\ntests:\n  - interval: {SCRAPE}s\n    \
          input_series:\n",
-        files.join(", ")
+        files.join(", "),
+        groups(rules)?.join(", "),
     );
     for (series, values) in &columns {
         let _ = writeln!(
@@ -122,7 +143,7 @@ fn test(scrapes: &[Scrape], rules: &[PathBuf]) -> String {
             let _ = writeln!(test, "      - {{expr: '{expr}', eval_time: {at}s}}");
         }
     }
-    test
+    Ok(test)
 }
 
 /// The values of a series, with repeats as promtool writes them; a series that is gone is stale.
