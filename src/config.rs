@@ -49,6 +49,32 @@ pub struct LogSource {
     /// Whose team's.
     #[serde(default)]
     pub team: String,
+    /// How loudly its alerts speak; absent leaves it to the rules, which page.
+    #[serde(default)]
+    pub alerting: Option<Alerting>,
+}
+
+/// How loudly a run's alerts speak: the label `level` of `training_run_alerting`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Alerting {
+    /// Not at all.
+    Off,
+    /// Warnings, but no page.
+    Warn,
+    /// All.
+    Page,
+}
+
+impl Alerting {
+    /// The label value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Warn => "warn",
+            Self::Page => "page",
+        }
+    }
 }
 
 impl LogSource {
@@ -62,6 +88,7 @@ impl LogSource {
             val_files: None,
             user: String::new(),
             team: String::new(),
+            alerting: None,
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod metrics;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::config::Alerting;
 use crate::job::cadence::Limits;
 use crate::job::clock::larger;
 use crate::job::verdict::{Facts, GpuCount, Silence, Verdict, judge};
@@ -104,6 +105,8 @@ pub struct Info {
     pub kubernetes_pod: String,
     /// The path of its log.
     pub log_path: String,
+    /// How loudly its alerts speak, where that is configured.
+    pub alerting: Option<Alerting>,
 }
 
 /// How following a log goes.

@@ -145,6 +145,7 @@ impl Files<'_> {
             run.info.log_path = path.display().to_string();
             run.info.user.clone_from(&source.user);
             run.info.team.clone_from(&source.team);
+            run.info.alerting = source.alerting;
             run.job.files_planned = source.val_files;
             state.runs.insert(name.clone(), run);
         }

@@ -90,6 +90,17 @@ const RUN: &[Metric<Run>] = &[
         },
     ),
     gauges(
+        "training_run_alerting",
+        "1 with how loudly the run's alerts speak: off, warn or page. Absent where it is not configured; the rules then page.",
+        &["level"],
+        |run, out| {
+            run.info
+                .alerting
+                .iter()
+                .for_each(|level| out.add([level.name()], 1.0))
+        },
+    ),
+    gauges(
         "training_run_gpu",
         "1 for each GPU on which a process of the run holds a context: the many side of every join.",
         gpu::LABELS,
