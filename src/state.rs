@@ -78,6 +78,9 @@ pub struct Run {
     pub info: Info,
     /// What it is doing.
     pub job: Job,
+    /// Somebody wrote its log, lived or opened its files since the exporter started. Else all is history, and whether
+    /// the run still exists cannot be told.
+    pub alive: bool,
     /// Its log, as followed.
     pub log: Log,
     /// Its processes; absent without that witness.
@@ -137,11 +140,17 @@ impl Run {
             name: name.to_owned(),
             info: Info::default(),
             job: Job::new(limits),
+            alive: false,
             log: Log::default(),
             processes: None,
             gpus: Vec::new(),
             files_opened: None,
         }
+    }
+
+    /// It can be judged.
+    pub fn enrolled(&self) -> bool {
+        self.alive && self.job.enrolled
     }
 
     /// What the verdict's table looks at.
@@ -152,7 +161,7 @@ impl Run {
             ended: job.ended.map(|(reason, _)| reason),
             processes: processes.map(|p| p.seen.counters.processes),
             stopped: processes.map_or(0, |p| p.seen.counters.stopped),
-            enrolled: job.enrolled,
+            enrolled: self.enrolled(),
             log_up: self.log.up,
             suspended: processes.is_some_and(Witnessed::suspended),
             progress: Silence::since(job.last_progress(), job.progress_ceiling(), now),
@@ -272,6 +281,7 @@ impl State {
                 run.processes = Some(witnessed);
             }
             Found::There(witnessed, worked) => {
+                run.alive = true;
                 worked.into_iter().for_each(|at| run.job.worked(at));
                 run.processes = Some(witnessed);
             }

@@ -49,11 +49,6 @@ pub const METRICS: &[Metric<Job>] = &[
         },
     ),
     gauge(
-        "training_run_enrolled",
-        "1 if the run is judged: a phase edge or two different steps were seen in its log.",
-        |job| Some(f64::from(u8::from(job.enrolled))),
-    ),
-    gauge(
         "training_epoch",
         "Epoch under way, 1-based whatever the framework prints. Absent until the log tells.",
         |job| job.epoch.map(|n| n as f64),

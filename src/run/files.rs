@@ -170,7 +170,7 @@ impl Files<'_> {
                     .as_ref()
                     .is_some_and(|p| p.seen.counters.processes > 0);
                 let age = log.modified().map_or(0.0, |at| now - at);
-                !lives && !run.job.phase.live() && age > self.config.limits.retention
+                !(lives || run.alive && run.job.phase.live()) && age > self.config.limits.retention
             })
             .map(|(path, _)| path.clone())
             .collect();
@@ -305,6 +305,7 @@ impl Files<'_> {
                 own.inside(opened.clone(), run.job.phase_since, run.log.last_write);
                 own.seen_since(if alone { since } else { at });
                 run.job.opened_files(alone.then(|| own.files()), at);
+                run.alive |= alone && own.files().opened > 0;
                 run.files_opened = alone.then_some(own.total());
             }
         }

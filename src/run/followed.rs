@@ -80,6 +80,7 @@ impl Log {
             }
         });
         let at = now();
+        let news = came && self.caught_up;
         // What was in the file before we looked came at the latest when it was last written.
         let written = self.follower.modified().filter(|_| !self.caught_up);
         let came_at = written.map_or(at, |written| written.min(at));
@@ -89,6 +90,9 @@ impl Log {
         self.more = matches!(result, Ok(true));
         self.caught_up |= matches!(result, Ok(false));
         self.tell(shared, said, came_at, result.err());
+        if news && let Some(run) = shared.lock().runs.get_mut(&self.run) {
+            run.alive = true;
+        }
     }
 
     /// Judges the unfinished last line once it rests.

@@ -239,6 +239,7 @@ impl Site<'_> {
         }
         let skew = now - t;
         // What was there before the exporter began came at the latest when the file was last written.
+        run.alive |= newest.is_some() && now > born;
         let came_at = if now == born {
             feed.last_append.map_or(now, |at| at + skew)
         } else {
@@ -297,6 +298,7 @@ impl Site<'_> {
             .inside(files, run.job.phase_since, run.log.last_write);
         feed.opened.seen_since(born);
         run.job.opened_files(Some(feed.opened.files()), now);
+        run.alive |= feed.opened.files().opened > 0;
         run.files_opened = Some(feed.opened.total());
     }
 

@@ -89,6 +89,11 @@ const RUN: &[Metric<Run>] = &[
             );
         },
     ),
+    gauge(
+        "training_run_enrolled",
+        "1 if the run is judged: a phase edge or two different steps were seen in its log, and some sign of life since the exporter started.",
+        |run| Some(f64::from(u8::from(run.enrolled()))),
+    ),
     gauges(
         "training_run_alerting",
         "1 with how loudly the run's alerts speak: off, warn or page. Absent where it is not configured; the rules then page.",

@@ -119,3 +119,12 @@ fn nobody_there_tells_something_only_if_somebody_was() {
     );
     assert_eq!(after(120.0, Seen::default()), Phase::Failed);
 }
+
+#[test]
+fn history_alone_is_not_judged() {
+    let mut dead = run("a", 1, 100.0);
+    dead.processes = None;
+    assert_eq!(dead.verdict(&[], 9000.0), Verdict::NotJudged);
+    dead.alive = true;
+    assert_eq!(dead.verdict(&[], 9000.0), Verdict::Hung);
+}

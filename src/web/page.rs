@@ -218,6 +218,7 @@ mod tests {
     fn state() -> State {
         let mut run = Run::new("<script>alert(1)</script>", Limits::default());
         run.log.up = true;
+        run.alive = true;
         for said in [
             Observation::Epoch {
                 epoch: 1,

@@ -207,6 +207,9 @@ fn headline(verdict: Verdict, facts: &Facts, run: &Run, validation: Option<Valid
     if !facts.phase.live() {
         return text;
     }
+    if !run.alive {
+        return text + ": no sign of life since the exporter started, so this is history";
+    }
     if matches!(
         verdict,
         Verdict::Hung | Verdict::LostRank | Verdict::Unproven | Verdict::Slow
