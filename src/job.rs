@@ -264,10 +264,12 @@ impl Job {
         if phase == self.phase {
             return;
         }
-        self.leave(at);
         if phase == Phase::Checkpoint {
-            self.interrupted = self.phase;
+            // A pass that is complete is not begun again.
+            let complete = self.phase == Phase::Validation && self.validation_complete;
+            self.interrupted = if complete { Phase::Train } else { self.phase };
         }
+        self.leave(at);
         if phase.live() {
             self.ended = None;
             self.enrolled |= phase != Phase::Init;
@@ -350,16 +352,22 @@ impl Job {
     }
 
     fn reach_step(&mut self, step: u64, of: Option<u64>, at: Unix) {
+        let known = self.step;
+        match known.and_then(|now| now.of).zip(of) {
+            // A bar within the training's bar, such as an evaluation's.
+            Some((all, part)) if part < all => return,
+            // What was seen before was such a one.
+            Some((part, all)) if part < all => (self.step, self.marks.step) = (None, None),
+            Some(_) | None => {}
+        }
         // Lines of several ranks may come a little out of order; a fall to less than half is another process.
         if self.step.is_some_and(|now| step < now.done / 2) {
             self.start(at);
         }
         self.enrolled |= self.step.is_some_and(|now| now.done != step);
         let highest = self.step.map_or(step, |now| now.done.max(step));
-        self.step = Some(Progress {
-            done: highest,
-            of: of.or(self.step.and_then(|now| now.of)),
-        });
+        let of = of.or(self.step.and_then(|now| now.of));
+        self.step = Some(Progress { done: highest, of });
         if rises(&mut self.marks.step, step) {
             self.progressed(at);
         }

@@ -1,7 +1,8 @@
 //! What the program says when it is asked, and what it exits with: `check`, `metrics`, `replay`, `--help`.
 //!
 //! Each file in `tests/bad` is wrong in one way; its first lines, after `# expect: `, say exactly what `check` must
-//! tell of it, without the path. `tests/metrics.golden` holds every metric's name, type and labels.
+//! tell of it, without the path; `{presets}` stands for the names of those that can be chosen. `tests/metrics.golden`
+//! holds every metric's name, type and labels.
 
 #![expect(clippy::disallowed_methods, reason = "runs the exporter itself")]
 
@@ -11,7 +12,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use training_exporter::state::all_metrics;
+use training_exporter::log::reader::Presets;
+use training_exporter::state::metrics::all_metrics;
 
 /// How a call of the program ended.
 struct Ended {
@@ -36,6 +38,14 @@ fn run(args: &[&str]) -> Ended {
     }
 }
 
+/// The names of the built-in presets, as messages list them.
+fn presets(with_layers: bool) -> String {
+    let presets = Presets::built_in();
+    let chosen = presets.all().filter(|preset| with_layers || !preset.layer);
+    let names: Vec<&str> = chosen.map(|preset| preset.name.as_str()).collect();
+    names.join(", ")
+}
+
 #[test]
 fn a_bad_file_is_told_with_its_place_and_the_way_out() {
     let mut seen = 0;
@@ -52,8 +62,9 @@ fn a_bad_file_is_told_with_its_place_and_the_way_out() {
             path.display()
         );
         let path = path.to_str().expect("text");
+        let expect = expect.join("\n").replace("{presets}", &presets(false));
         let ended = run(&["check", path]);
-        assert_eq!(ended.stdout, format!("{path}{}\n", expect.join("\n")));
+        assert_eq!(ended.stdout, format!("{path}{expect}\n"));
         assert_eq!(ended.stderr, "training-exporter: 1 of 1 files are wrong\n");
         assert_eq!(ended.code, Some(1), "{path}");
         seen += 1;
@@ -166,7 +177,7 @@ fn names_and_labels_are_kept() {
 fn help_names_every_command() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in ["serve", "demo", "replay", "check", "metrics"] {
+    for command in ["serve", "demo", "replay", "simulate", "check", "metrics"] {
         let listed = help
             .stdout
             .lines()
@@ -190,8 +201,7 @@ fn a_wrong_call_exits_2_and_names_what_is_wrong() {
         (&["replay"], "<LOG>"),
         (&["replay", "--format", "xml", "a.log"], "xml"),
         (&["check"], "<FILES>"),
-        (&["--web.listen-address", "nowhere"], "nowhere"),
-        (&["--log.level", "loud", "metrics"], "loud"),
+        (&["metrics", "--log.level", "loud"], "loud"),
     ] {
         let ended = run(args);
         assert_eq!(
@@ -221,7 +231,7 @@ fn what_cannot_be_replayed_exits_1_and_is_named() {
         ),
         (
             &["replay", "--preset", "speculator", log],
-            "no preset `speculator`; known are generic, speculators, torch",
+            &format!("no preset `speculator`; known are {}", presets(true)),
         ),
     ] {
         let ended = run(args);

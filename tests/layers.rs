@@ -227,7 +227,7 @@ fn what_is_not_an_edge_is_pure() {
                     path.strip_prefix(*name)
                         .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
                 };
-                names.iter().any(|name| under(&name))
+                names.iter().any(under)
             });
             found
                 .map(|(number, path)| {

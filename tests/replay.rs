@@ -143,13 +143,21 @@ fn nothing_is_known_before_it_is_written() {
 /// For people: the form is seen in review. `UPDATE_GOLDEN=1` writes it anew.
 #[test]
 fn the_text_form_is_the_golden_one() {
-    let case = Path::new("tests/logs/written_interrupted");
-    let text = replay(&case.join("timeline.tsv"), &case.join("train.log"), "text");
-    let golden = case.join("replay.txt");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&golden, &text).expect("written");
+    let mut seen = 0;
+    for case in cases() {
+        let golden = case.join("replay.txt");
+        if !golden.is_file() {
+            continue;
+        }
+        let text = replay(&case.join("timeline.tsv"), &case.join("train.log"), "text");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&golden, &text).expect("written");
+        }
+        let case = case.display();
+        assert_eq!(text, read(&golden), "{case}: see UPDATE_GOLDEN=1");
+        seen += 1;
     }
-    assert_eq!(text, read(&golden));
+    assert!(seen >= 2, "the golden files are there");
 }
 
 #[test]

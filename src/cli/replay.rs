@@ -79,10 +79,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     };
     let presets = Presets::built_in();
     let named = match &args.preset {
-        Some(name) => Some(presets.named(name).with_context(|| {
-            let known: Vec<&str> = presets.all().map(|preset| preset.name.as_str()).collect();
-            format!("no preset `{name}`; known are {}", known.join(", "))
-        })?),
+        Some(name) => Some(
+            presets
+                .named(name)
+                .filter(|preset| !preset.layer)
+                .with_context(|| {
+                    let known: Vec<&str> = presets
+                        .all()
+                        .filter(|p| !p.layer)
+                        .map(|p| p.name.as_str())
+                        .collect();
+                    format!("no preset `{name}`; known are {}", known.join(", "))
+                })?,
+        ),
         None => None,
     };
     let mut replay = Replay {

@@ -340,3 +340,22 @@ fn a_pass_that_was_not_seen_from_its_beginning_moves_but_has_no_share() {
         "no total from half a pass"
     );
 }
+
+#[test]
+fn a_bar_within_the_trainings_bar_is_not_the_training() {
+    let bar = |step, of| O::Step { step, of: Some(of) };
+    let job = fold([bar(3, 20), bar(100, 300), bar(10, 20), bar(101, 300)]);
+    assert_eq!((job.step, job.started), (Some(part(101, 300)), Some(100.0)));
+    assert!(job.enrolled);
+}
+
+#[test]
+fn a_complete_pass_is_not_begun_again_by_a_checkpoint() {
+    let job = fold([
+        O::Phase(Phase::Validation),
+        O::ValidationEnd,
+        O::Phase(Phase::Checkpoint),
+        O::CheckpointEnd,
+    ]);
+    assert_eq!(job.phase, Phase::Train);
+}

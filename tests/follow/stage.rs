@@ -8,6 +8,9 @@ use tempfile::TempDir;
 use training_exporter::log::follow::{Follower, Gained};
 use training_exporter::log::lines::Lines;
 
+/// More than any log of these tests takes.
+pub(crate) const TURNS: usize = 20;
+
 /// A folder with a log that is followed.
 pub(crate) struct Stage {
     pub(crate) dir: TempDir,
@@ -44,19 +47,21 @@ impl Stage {
     }
 }
 
-/// What one look gives, as whole lines.
+/// The whole lines that the log gained, however many turns it takes.
 pub(crate) fn lines(follower: &mut Follower, lines: &mut Lines) -> Vec<String> {
     let mut texts = Vec::new();
-    while follower
-        .poll(&mut |gained| match gained {
+    for _ in 0..TURNS {
+        let more = follower.poll(&mut |gained| match gained {
             Gained::Bytes(bytes) => {
                 lines.push(bytes, &mut |line| texts.push(line.text.to_owned()));
             }
             Gained::Rotated | Gained::Truncated => lines.begin(),
-        })
-        .expect("a log that can be read")
-    {}
-    texts
+        });
+        if !more.expect("a log that can be read") {
+            return texts;
+        }
+    }
+    panic!("it never ends");
 }
 
 /// Opens as a shell does for `>> log`.
