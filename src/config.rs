@@ -136,6 +136,13 @@ impl Config {
         Self::parse(&read(path)?, path)
     }
 
+    /// Adds a source that was given by flags.
+    pub fn add(&mut self, source: LogSource) -> Result<(), Bad> {
+        check_source(&source, &self.presets, Path::new("--log.path"))?;
+        self.logs.push(source);
+        Ok(())
+    }
+
     /// Reads a config file's text; `path` is for messages and for the presets that it names.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Bad> {
         let empty = text
@@ -207,7 +214,12 @@ fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<()
             source.path
         ))
     };
-    if let Err(e) = glob::Pattern::new(&source.path) {
+    if source.path.is_empty() {
+        return Err(bad("is empty; name a log, or a pattern".to_owned()));
+    }
+    if let Err(e) = glob::Pattern::new(&source.path)
+        && !Path::new(&source.path).exists()
+    {
         return Err(bad(format!(
             "not a glob pattern: {e}; write `[*]` for a literal `*`"
         )));
@@ -236,6 +248,11 @@ fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<()
     }
     Ok(())
 }
+
+/// Processes are looked at twelve times a window, so a shorter one would keep a core busy.
+const SHORTEST_WINDOW: f64 = 1.0;
+/// No limit is longer: a year, in seconds.
+const LONGEST: f64 = 31_536_000.0;
 
 fn check_limits(limits: &Limits, path: &Path) -> Result<(), Bad> {
     // Every field by its name, so that a new one is not forgotten.
@@ -275,7 +292,14 @@ fn check_limits(limits: &Limits, path: &Path) -> Result<(), Bad> {
         })
         .chain(lengths.map(|(name, seconds)| (name.to_owned(), seconds)));
     for (name, seconds) in all {
-        if !seconds.is_finite() || seconds <= 0.0 {
+        if name == "work_window" && !(SHORTEST_WINDOW..=LONGEST).contains(&seconds) {
+            return Err(Bad(format!(
+                "{}: limits.{name}: {seconds} is no window to look at processes; write seconds from {SHORTEST_WINDOW} to \
+                 {LONGEST}, or leave it out",
+                path.display()
+            )));
+        }
+        if !(f64::MIN_POSITIVE..=LONGEST).contains(&seconds) {
             return Err(Bad(format!(
                 "{}: limits.{name}: {seconds} is no length of time; write a number of seconds above 0, or leave it out",
                 path.display()

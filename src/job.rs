@@ -25,6 +25,8 @@ use recompile::Recompiles;
 /// Seconds since the epoch. All times in this crate are such numbers, handed in by the caller.
 pub type Unix = f64;
 
+/// Ticks come about once a second; a longer pause, in seconds, is one in which nobody looked.
+const JUMP: f64 = 10.0;
 /// The most values (`training_value`) that one run may have.
 const VALUES: usize = 32;
 /// The distinct validation files opened in one pass.
@@ -70,6 +72,8 @@ pub struct Job {
     epoch_since: Option<Unix>,
     /// Optimiser steps done, and how many are planned.
     pub step: Option<Progress>,
+    /// The epoch in which the step last moved.
+    step_epoch: Option<u64>,
     /// A phase edge or two different step numbers were seen: the run can be judged.
     pub enrolled: bool,
     marks: Marks,
@@ -117,6 +121,7 @@ impl Job {
             epochs: None,
             epoch_since: None,
             step: None,
+            step_epoch: None,
             enrolled: false,
             marks: Marks::default(),
             validation: None,
@@ -234,19 +239,20 @@ impl Job {
         }
     }
 
-    /// Time went by. While `suspended`, nothing could move, and the clocks stand.
+    /// Time went by. While `suspended`, nothing could move, and the clocks stand. So they do over a jump: nobody looked
+    /// (the machine was suspended, the exporter stopped), or the clock was set.
     pub fn tick(&mut self, now: Unix, suspended: bool) {
         let since = self.ticked.replace(now).or(self.phase_since);
-        let Some(passed) = since.map(|since| (now - since).max(0.0)) else {
+        let Some(passed) = since.map(|since| now - since) else {
             return;
         };
-        if self.phase_since.is_some() {
-            self.phase_seconds[self.phase as usize] += passed;
-        }
-        if suspended {
+        if suspended || !(0.0..=JUMP).contains(&passed) {
             self.progress.halt(passed);
             self.work.halt(passed);
             self.last_gpu_work = self.last_gpu_work.map(|last| last + passed);
+        }
+        if self.phase_since.is_some() && (0.0..=JUMP).contains(&passed) {
+            self.phase_seconds[self.phase as usize] += passed;
         }
     }
 
@@ -282,7 +288,9 @@ impl Job {
 
     /// What ends with the phase that is left.
     fn leave(&mut self, at: Unix) {
-        self.tick(at.max(self.ticked.unwrap_or(at)), false);
+        let since = self.ticked.map_or(at, |ticked| ticked.min(at));
+        self.phase_seconds[self.phase as usize] += (at - since).clamp(0.0, JUMP);
+        self.ticked = Some(at.max(since));
         let lasted = self
             .phase_since
             .map(|since| at - since)
@@ -359,6 +367,11 @@ impl Job {
             // What was seen before was such a one.
             Some((part, all)) if part < all => (self.step, self.marks.step) = (None, None),
             Some(_) | None => {}
+        }
+        // A counter that begins anew with each epoch.
+        if self.epoch != self.step_epoch {
+            self.step_epoch = self.epoch;
+            self.step = self.step.filter(|now| step >= now.done);
         }
         // Lines of several ranks may come a little out of order; a fall to less than half is another process.
         if self.step.is_some_and(|now| step < now.done / 2) {

@@ -16,6 +16,9 @@ use crate::job::{Job, Phase, Unix};
 use crate::node::gpu::{Baselines, Gpu, GpuState};
 use crate::node::process::{Found, Witnessed};
 
+/// A round of the file thread takes less than a second; after so many it hangs in a read.
+const STALL: f64 = 15.0;
+
 /// The state, shared by the source threads and the server.
 #[derive(Clone, Debug, Default)]
 pub struct Shared(Arc<Mutex<State>>);
@@ -36,6 +39,8 @@ pub struct State {
     /// The GPUs of this node.
     pub gpus: Reading<Vec<Gpu>>,
     baselines: Baselines,
+    /// When the file thread last began a round.
+    pub files_at_work: Option<Unix>,
     /// For how many seconds the driver has not answered.
     pub nvml_blocked: Option<f64>,
     /// How each source does.
@@ -87,6 +92,8 @@ pub struct Run {
     pub processes: Option<Witnessed>,
     /// Its GPUs, by index and uuid.
     pub gpus: Vec<(u32, String)>,
+    /// Another run validates on the same folder.
+    pub shares_data: bool,
     /// Distinct validation files opened, over all passes; absent where no folder is watched.
     pub files_opened: Option<u64>,
 }
@@ -117,6 +124,8 @@ pub struct Info {
 pub struct Log {
     /// It is open and can be read.
     pub up: bool,
+    /// The file thread hangs, perhaps in another log: what is known of this one is old.
+    pub stalled: bool,
     /// Why not.
     pub error: Option<String>,
     /// Bytes in the file that are not read yet.
@@ -144,8 +153,16 @@ impl Run {
             log: Log::default(),
             processes: None,
             gpus: Vec::new(),
+            shares_data: false,
             files_opened: None,
         }
+    }
+
+    /// Some of its processes live, as far as they are seen.
+    pub fn lives(&self) -> bool {
+        self.processes
+            .as_ref()
+            .is_some_and(|p| p.seen.counters.processes > 0)
     }
 
     /// It can be judged.
@@ -162,7 +179,7 @@ impl Run {
             processes: processes.map(|p| p.seen.counters.processes),
             stopped: processes.map_or(0, |p| p.seen.counters.stopped),
             enrolled: self.enrolled(),
-            log_up: self.log.up,
+            log_up: self.log.up && !self.log.stalled,
             suspended: processes.is_some_and(Witnessed::suspended),
             progress: Silence::since(job.last_progress(), job.progress_ceiling(), now),
             work: Silence::since(
@@ -285,6 +302,29 @@ impl State {
                 worked.into_iter().for_each(|at| run.job.worked(at));
                 run.processes = Some(witnessed);
             }
+        }
+    }
+
+    /// The file thread is at work at `now`: time goes by for all runs.
+    pub fn tick(&mut self, now: Unix) {
+        self.files_at_work = Some(now);
+        for run in self.runs.values_mut() {
+            let suspended = run.processes.as_ref().is_some_and(Witnessed::suspended);
+            run.job.tick(now, suspended);
+            run.log.stalled = false;
+        }
+    }
+
+    /// Tells whether the file thread still works; if it hangs in one log, nothing is known of any.
+    pub fn check_stall(&mut self, now: Unix) {
+        let stalled = self.files_at_work.is_some_and(|at| now - at > STALL);
+        self.runs
+            .values_mut()
+            .for_each(|run| run.log.stalled = stalled);
+        if stalled {
+            let error =
+                "a log or its file system does not answer: no log is read meanwhile".to_owned();
+            self.record_source("log", Err(error), 0.0, now);
         }
     }
 

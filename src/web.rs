@@ -106,7 +106,10 @@ async fn metrics(Extract(door): Extract<Door>) -> Response {
 
 impl Door {
     fn view(&self) -> View {
-        View::of(&self.shared.lock(), (self.clock)())
+        let now = (self.clock)();
+        let mut state = self.shared.lock();
+        state.check_stall(now);
+        View::of(&state, now)
     }
 }
 

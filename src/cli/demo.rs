@@ -33,11 +33,16 @@ const TELL: Duration = Duration::from_millis(250);
 /// Arguments of `demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What to play.
-    #[arg(long, value_name = "NAME", default_value = "eagle3")]
+    /// What to play [eagle3].
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "eagle3",
+        hide_default_value = true
+    )]
     scenario: String,
     /// How many times faster than recorded.
-    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    #[arg(long, value_name = "N", default_value_t = 5.0)]
     speed: f64,
     /// Address to listen on [default: 127.0.0.1:9841].
     #[arg(long = "web.listen-address", value_name = "ADDRESS")]
@@ -145,7 +150,7 @@ pub fn run(args: &Args) -> Result<()> {
             .name("terminal".to_owned())
             .spawn(move || tell(&simulated, &shared, &told))?
     };
-    runtime.block_on(serve::until_told(listener, &shared))?;
+    runtime.block_on(serve::until_told(listener, &shared, true))?;
     drop((stop, told_stop));
     playing
         .join()
@@ -166,6 +171,7 @@ fn greeting(about: &str, speed: f64, address: &str, disk: &Path) -> String {
          \x20 metrics      http://{address}/metrics\n\
          \x20 its log      {}/*.log\n\
          \n\
+         Stamps below are recorded seconds; all other times, there and on the page, are real ones.\n\
          What to see: in both runs the validation writes no byte to the log and the GPUs stand at 0 %. In the first the\n\
          page says \"Validating, GPUs idle as expected\" and training_val_progress_ratio rises. In the second it stops in\n\
          the middle, and the page says \"Hung\" and why. Ctrl-C ends it.\n\n",
@@ -260,6 +266,12 @@ fn tell(simulated: &Simulated, shared: &Shared, stop: &Receiver<()>) -> Result<(
                     "{clear}{t:>6.0} s  {}: {}\n",
                     run.run, run.headline
                 ))?;
+                if run.level == "critical" {
+                    say(&format!(
+                        "          why: {}\n          The demo goes on serving this page; Ctrl-C ends it.\n",
+                        run.because
+                    ))?;
+                }
             }
         }
         let newest = view

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 
+use crate::config::load_preset;
 use crate::job::cadence::Limits;
 use crate::job::{Job, Unix};
 use crate::log::lines::{Line, Lines};
@@ -22,8 +24,8 @@ pub struct Args {
     /// When the bytes came: lines of `seconds TAB byte offset`, as a recorder wrote them. Without it, all came at 0.
     #[arg(long, value_name = "TSV")]
     timeline: Option<PathBuf>,
-    /// Read the log by this preset, whatever its first lines show.
-    #[arg(long, value_name = "NAME")]
+    /// Read the log by this preset, whatever its first lines show: a name, or a file of one's own.
+    #[arg(long, value_name = "NAME|FILE")]
     preset: Option<String>,
     /// `jsonl` for programs, `text` for people.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -79,19 +81,21 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     };
     let presets = Presets::built_in();
     let named = match &args.preset {
-        Some(name) => Some(
-            presets
-                .named(name)
-                .filter(|preset| !preset.layer)
-                .with_context(|| {
-                    let known: Vec<&str> = presets
-                        .all()
-                        .filter(|p| !p.layer)
-                        .map(|p| p.name.as_str())
-                        .collect();
-                    format!("no preset `{name}`; known are {}", known.join(", "))
-                })?,
-        ),
+        Some(name) if Path::new(name).is_file() => Some(Arc::new(load_preset(Path::new(name))?)),
+        Some(name) => {
+            let chosen = presets.named(name).filter(|preset| !preset.layer);
+            let known: Vec<&str> = presets
+                .all()
+                .filter(|p| !p.layer)
+                .map(|p| p.name.as_str())
+                .collect();
+            Some(chosen.with_context(|| {
+                format!(
+                    "no preset `{name}`, and no file of that name; known are {}",
+                    known.join(", ")
+                )
+            })?)
+        }
         None => None,
     };
     let mut replay = Replay {

@@ -85,11 +85,14 @@ pub fn run(args: &Args) -> Result<()> {
         None => Config::default(),
     };
     for path in &args.log_path {
-        config.logs.push(LogSource {
+        config.add(LogSource {
             val_data: args.val_data.clone(),
             val_files: args.val_files,
             ..LogSource::path(path)
-        });
+        })?;
+    }
+    if args.log_path.is_empty() && !args.val_data.is_empty() {
+        tracing::warn!("--val.data is for the logs given by --log.path, and none is given");
     }
     if config.logs.is_empty() {
         tracing::warn!(
@@ -106,7 +109,7 @@ pub fn run(args: &Args) -> Result<()> {
         processes: Some(Box::new(ProcFs::new(&args.procfs))),
     };
     let threads = run::start(Arc::new(config), sources, Pace::default(), &shared)?;
-    runtime.block_on(until_told(listener, &shared))?;
+    runtime.block_on(until_told(listener, &shared, false))?;
     if !threads.stop(STOP) {
         tracing::warn!("a source did not end in time and is left behind");
     }
@@ -142,20 +145,31 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// Answers requests until a signal comes, and then those under way, for a while.
-pub async fn until_told(listener: TcpListener, shared: &Shared) -> Result<()> {
+/// Answers requests until a signal comes, and then those under way, for a while. A closed terminal ends only what belongs
+/// to it.
+pub async fn until_told(listener: TcpListener, shared: &Shared, end_on_hangup: bool) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // Many send it to have a configuration read anew; that is not possible yet, and no reason to end.
+    let mut hangup = signal(SignalKind::hangup())?;
     let (told, end) = tokio::sync::oneshot::channel::<()>();
     let server = web::serve(listener, web::router(shared.clone(), run::now), async {
         // Either way it is over.
         let _ = end.await;
     });
     let mut server = std::pin::pin!(server);
-    tokio::select! {
-        ended = &mut server => return Ok(ended?),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            ended = &mut server => return Ok(ended?),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => {
+                if end_on_hangup {
+                    break;
+                }
+                tracing::warn!("the configuration is read at the start only: restart to have it read anew");
+            }
+        }
     }
     drop(told);
     // A client that is slow to read does not hold the end.

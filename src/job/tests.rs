@@ -245,12 +245,24 @@ fn an_unseen_validation_overruns_at_three_times_the_longest() {
 fn suspended_time_does_not_count() {
     let mut job = fold([O::Phase(Phase::Train)]);
     job.worked(105.0);
-    job.tick(110.0, false);
-    job.tick(710.0, true);
+    job.tick(106.0, false);
+    job.tick(112.0, true);
     assert_eq!(
         (job.last_progress(), job.last_work()),
-        (Some(700.0), Some(705.0))
+        (Some(106.0), Some(111.0))
     );
+}
+
+#[test]
+fn a_jump_of_the_clock_is_no_silence_and_no_lesson() {
+    for jump in [7200.0, -3600.0] {
+        let mut job = fold([O::Phase(Phase::Train)]);
+        job.tick(101.0, false);
+        job.tick(102.0 + jump, false);
+        let age = 102.0 + jump - job.last_progress().expect("set");
+        assert!((0.0..=3.0).contains(&age), "{jump}: {age}");
+        assert!(job.phase_seconds.iter().sum::<f64>() < 5.0, "{jump}");
+    }
 }
 
 #[test]
@@ -358,4 +370,26 @@ fn a_complete_pass_is_not_begun_again_by_a_checkpoint() {
         O::CheckpointEnd,
     ]);
     assert_eq!(job.phase, Phase::Train);
+}
+
+#[test]
+fn a_bar_that_begins_anew_with_each_epoch_is_no_restart() {
+    let bar = |step| O::Step {
+        step,
+        of: Some(300),
+    };
+    let job = fold([
+        epoch(1, 9),
+        bar(1),
+        bar(300),
+        O::Epoch { epoch: 2, of: None },
+        bar(0),
+        bar(1),
+    ]);
+    assert_eq!(
+        (job.step, job.epochs, job.started),
+        (Some(part(1, 300)), Some(9), Some(100.0))
+    );
+    assert!(job.enrolled);
+    assert_eq!(job.last_progress(), Some(105.0));
 }

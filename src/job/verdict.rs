@@ -161,7 +161,7 @@ impl Verdict {
             Self::Failed => "Failed",
             Self::Vanished => "Gone without a word",
             Self::Closing => "Finished, but its processes live on",
-            Self::NotJudged => "Not judged yet",
+            Self::NotJudged => "Not judged",
             Self::Blind => "Blind: its log cannot be read",
             Self::Suspended => "Suspended",
             Self::ValidationIdle => "Validating, GPUs idle as expected",
@@ -177,12 +177,14 @@ impl Verdict {
         }
     }
 
-    /// How loudly this is shown: `critical`, `warning` or `ok`.
+    /// How loudly this is shown: `critical`, `warning`, `ok`, or `unknown` for a run that is not judged.
     pub const fn level(self) -> &'static str {
         if self.critical() {
             "critical"
         } else if self.warning() {
             "warning"
+        } else if matches!(self, Self::NotJudged) {
+            "unknown"
         } else {
             "ok"
         }

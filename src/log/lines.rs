@@ -16,6 +16,10 @@ use super::ansi;
 /// The longest line that is kept, in bytes. Rich tables and dictionaries are far below, bars without any end above.
 pub const BOUND: usize = 64 * 1024;
 
+/// The longest record that is kept together, in bytes: it is read anew with each of its lines. A step's metrics are a
+/// third of it.
+const RECORD: usize = 4 * 1024;
+
 /// A line, or what is known of it by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
@@ -187,7 +191,7 @@ impl Record {
     }
 
     fn join(&mut self, piece: &str) {
-        if self.text.len() + piece.len() > BOUND {
+        if self.text.len() + piece.len() > RECORD {
             self.text.clear();
         } else if !self.broken {
             self.text.push(' ');

@@ -3,6 +3,8 @@
 //! Log byte to metric is four calls in this one thread: `Follower::poll`, `Lines::push`, `Reader::read`, `Job::apply`.
 //! Events only say where to look sooner; everything is looked at every second anyway, so nothing rests on them.
 
+mod adopt;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,13 +13,14 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
 
+use self::adopt::Adoption;
 use super::followed::Log;
 use super::watch::{Happened, Watch};
 use super::{Pace, Wake, now, wait};
-use crate::config::{Config, LogSource};
+use crate::config::Config;
 use crate::job::{Phase, Unix};
 use crate::node::data::Opened;
-use crate::state::{Run, Shared, State};
+use crate::state::{Shared, State};
 
 /// After an event, so long is waited for more of them.
 const COALESCE: Duration = Duration::from_millis(10);
@@ -33,8 +36,7 @@ struct Files<'a> {
     folders: HashMap<PathBuf, (u64, u64)>,
     /// Where each configured data folder really is; those that are not there are not here.
     data: HashMap<PathBuf, PathBuf>,
-    /// Logs that found no room.
-    dropped: HashSet<PathBuf>,
+    adoption: Adoption,
 }
 
 /// Follows the logs until the program ends.
@@ -61,29 +63,26 @@ pub(super) fn run(
         opened: HashMap::new(),
         folders: HashMap::new(),
         data: HashMap::new(),
-        dropped: HashSet::new(),
+        adoption: Adoption::default(),
     };
     let mut next_look = now();
     loop {
         let began = now();
+        // Before anything is taken in: time in which this thread could not look teaches nothing.
+        shared.lock().tick(began);
         let mut happened = files.watch.happened();
-        if began >= next_look {
+        // A clock that was set back must not stop the search until it has caught up.
+        if began >= next_look || next_look - began > pace.files.as_secs_f64() {
             files.search(began);
             happened.everything = true;
             next_look = began + pace.files.as_secs_f64();
         }
         let more = files.look(&happened, pace);
         files.count(&happened);
-        let at = now();
-        let mut state = shared.lock();
-        state.runs.values_mut().for_each(|run| {
-            let suspended = run.processes.as_ref().is_some_and(|p| p.suspended());
-            run.job.tick(at, suspended);
-        });
         if happened.everything {
-            files.report(&mut state, at - began, at);
+            let at = now();
+            files.report(&mut shared.lock(), at - began, at);
         }
-        drop(state);
         let unrested = files.logs.values().any(|log| log.unrested.is_some());
         let pause = Duration::from_secs_f64((next_look - now()).max(0.0));
         let pause = match (more, unrested) {
@@ -104,85 +103,9 @@ pub(super) fn run(
 impl Files<'_> {
     /// Finds new logs, lets go of old ones, and watches the folders of those that are left.
     fn search(&mut self, now: Unix) {
-        for (index, source) in self.config.logs.iter().enumerate() {
-            for path in matches(&source.path) {
-                if !self.logs.contains_key(&path) {
-                    self.adopt(index, source, path, now);
-                }
-            }
-        }
+        self.adopt(now);
         self.retire(now);
         self.rewatch();
-    }
-
-    fn adopt(&mut self, index: usize, source: &LogSource, path: PathBuf, now: Unix) {
-        // Logs of runs long past are no runs: a pattern may match hundreds of them.
-        let written = fs::metadata(&path)
-            .ok()
-            .and_then(|there| there.modified().ok());
-        let age = written.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        if age.is_some_and(|at| now - at.as_secs_f64() > self.config.limits.retention) {
-            return;
-        }
-        let name = source
-            .run
-            .clone()
-            .unwrap_or_else(|| run_name(&source.path, &path, &self.host));
-        let preset = source
-            .preset
-            .as_deref()
-            .and_then(|name| self.config.presets.named(name));
-        let mut state = self.shared.lock();
-        if !state.runs.contains_key(&name) {
-            if state.runs.len() >= self.config.run_max {
-                if self.dropped.insert(path.clone()) {
-                    state.exporter.runs_dropped += 1;
-                    tracing::warn!(log = %path.display(), limit = self.config.run_max, "too many runs: not followed");
-                }
-                return;
-            }
-            let mut run = Run::new(&name, self.config.limits.clone());
-            run.info.log_path = path.display().to_string();
-            run.info.user.clone_from(&source.user);
-            run.info.team.clone_from(&source.team);
-            run.info.alerting = source.alerting;
-            run.job.files_planned = source.val_files;
-            state.runs.insert(name.clone(), run);
-        }
-        drop(state);
-        tracing::info!(log = %path.display(), run = %name, "following");
-        let log = Log::new(index, name, &path, self.config.presets.reader(preset));
-        self.logs.insert(path, log);
-    }
-
-    /// A run that is over, or whose log never was one, is kept for a while after its last byte.
-    fn retire(&mut self, now: Unix) {
-        let mut state = self.shared.lock();
-        let old: Vec<PathBuf> = self
-            .logs
-            .iter()
-            .filter(|(_, log)| {
-                let Some(run) = state.runs.get(&log.run) else {
-                    return true;
-                };
-                let lives = run
-                    .processes
-                    .as_ref()
-                    .is_some_and(|p| p.seen.counters.processes > 0);
-                let age = log.modified().map_or(0.0, |at| now - at);
-                !(lives || run.alive && run.job.phase.live()) && age > self.config.limits.retention
-            })
-            .map(|(path, _)| path.clone())
-            .collect();
-        for path in old {
-            let Some(log) = self.logs.remove(&path) else {
-                continue;
-            };
-            if !self.logs.values().any(|other| other.run == log.run) {
-                state.runs.remove(&log.run);
-                self.opened.remove(&log.run);
-            }
-        }
     }
 
     fn rewatch(&mut self) {
@@ -307,6 +230,7 @@ impl Files<'_> {
                 run.job.opened_files(alone.then(|| own.files()), at);
                 run.alive |= alone && own.files().opened > 0;
                 run.files_opened = alone.then_some(own.total());
+                run.shares_data = !alone;
             }
         }
     }
@@ -329,36 +253,5 @@ impl Files<'_> {
             state.record_source("data", result, duration, now);
         }
         state.exporter.ready = true;
-    }
-}
-
-/// The paths that a pattern names now. A plain path is named even before its file is there.
-fn matches(pattern: &str) -> Vec<PathBuf> {
-    let whole = std::path::absolute(pattern).unwrap_or_else(|_| PathBuf::from(pattern));
-    if !pattern.contains(['*', '?', '[']) {
-        return vec![whole];
-    }
-    let found = glob::glob(&whole.to_string_lossy())
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut paths: Vec<PathBuf> = found.filter(|path| path.is_file()).collect();
-    paths.sort();
-    paths
-}
-
-/// The derived name of a run: the log's stem and the host, with the folder's name where the pattern spans folders.
-fn run_name(pattern: &str, path: &Path, host: &str) -> String {
-    let text =
-        |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let stem = text(path.file_stem());
-    let folders = pattern.rsplit_once('/').map_or("", |(folders, _)| folders);
-    if folders.contains(['*', '?', '[']) {
-        format!(
-            "{}/{stem}@{host}",
-            text(path.parent().and_then(Path::file_name))
-        )
-    } else {
-        format!("{stem}@{host}")
     }
 }

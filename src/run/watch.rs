@@ -33,6 +33,10 @@ struct Inbox {
     happened: Happened,
     /// When events were last lost, in Unix seconds; 0 if never.
     lost: Unix,
+    /// The folders that are watched, and those of them that were deleted or moved: one that is made again, even with
+    /// the same inode, needs a new watch.
+    watched: HashSet<PathBuf>,
+    gone: HashSet<PathBuf>,
     data: HashSet<PathBuf>,
 }
 
@@ -95,6 +99,16 @@ impl Watch {
         let Some(watcher) = &mut self.watcher else {
             return Vec::new();
         };
+        let lost: Vec<PathBuf> = {
+            let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            inbox.watched = logs.union(data).cloned().collect();
+            inbox.gone.drain().collect()
+        };
+        for folder in lost {
+            // The kernel dropped the watch together with the folder.
+            let _ = watcher.unwatch(&folder);
+            self.folders.remove(&folder);
+        }
         let gone: Vec<PathBuf> = self
             .folders
             .keys()
@@ -176,6 +190,11 @@ impl Inbox {
                 opened.len() > before
             }
             EventKind::Access(_) => false,
+            EventKind::Remove(_) if event.paths.iter().any(|path| self.watched.contains(path)) => {
+                self.gone.extend(event.paths);
+                self.happened.everything = true;
+                true
+            }
             EventKind::Any
             | EventKind::Create(_)
             | EventKind::Modify(_)

@@ -178,6 +178,7 @@ impl Site<'_> {
         {
             self.exporter = Exporter::new(&self.runs, self.limits, self.presets, t);
         }
+        self.exporter.state.tick(self.clock(t));
         for index in 0..self.runs.len() {
             self.hear(index, t);
         }
@@ -201,10 +202,6 @@ impl Site<'_> {
                 now,
             );
             self.exporter.state.record_gpus(read, now);
-        }
-        for run in self.exporter.state.runs.values_mut() {
-            let suspended = run.processes.as_ref().is_some_and(|p| p.suspended());
-            run.job.tick(now, suspended);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::node::{gpu, process};
 impl State {
     /// Every family of the page, at `now`.
     pub fn families(&mut self, now: Unix) -> Vec<MetricFamily> {
+        self.check_stall(now);
         self.exporter.now = now;
         self.exporter.runs = self.runs.len();
         let runs = || self.runs.values().map(|run| (vec![run.name.clone()], run));
@@ -126,7 +127,7 @@ const LOG: &[Metric<Log>] = &[
     gauge(
         "training_log_up",
         "1 if the run's log is open and can be read.",
-        |log| Some(f64::from(u8::from(log.up))),
+        |log| Some(f64::from(u8::from(log.up && !log.stalled))),
     ),
     gauge(
         "training_log_lag_bytes",

@@ -40,8 +40,9 @@ pub fn render(view: &View) -> String {
     }
     let _ = write!(
         html,
-        "</main><footer>version {}, refreshed every 2 s</footer></body></html>",
-        escape(view.version)
+        "</main><footer>version {}, as of {} UTC, refreshed every 2 s</footer></body></html>",
+        escape(view.version),
+        time_of_day(view.now)
     );
     html
 }
@@ -54,14 +55,18 @@ fn card(html: &mut String, run: &RunView) {
         run.level,
         escape(&run.run),
         match run.level {
-            "critical" => "HUNG OR FAILED",
+            "critical" => "ACT",
             "warning" => "LOOK",
+            "unknown" => "-",
             _ => "OK",
         },
         escape(&run.headline),
         escape(&run.because),
     );
-    if let Some(validation) = run.validation {
+    if let Some(validation) = run
+        .validation
+        .filter(|validation| validation.total.is_some())
+    {
         let percent = validation.ratio.map(|ratio| 100.0 * ratio);
         let label = match (percent, validation.total) {
             (Some(percent), Some(total)) => {
@@ -143,6 +148,15 @@ fn card(html: &mut String, run: &RunView) {
             "cannot be read".to_owned()
         },
     );
+    for (name, value) in [
+        ("User", &run.user),
+        ("Team", &run.team),
+        ("Log", &run.log.path),
+    ] {
+        if !value.is_empty() {
+            fact(name, value.clone());
+        }
+    }
     if !run.framework.is_empty() {
         fact("Framework", run.framework.clone());
     }
@@ -186,6 +200,17 @@ fn from(source: &str) -> &'static str {
         "log" => "the log",
         _ => "nothing",
     }
+}
+
+/// Unix seconds as a time of the day.
+fn time_of_day(now: f64) -> String {
+    let seconds = now as u64 % 86_400;
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
 }
 
 /// Text that came from a log, a process or a path is text here, whatever is in it.

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
-use crate::job::Unix;
 use crate::job::verdict::{Facts, Seconds, Silence, Verdict, because, judge};
+use crate::job::{Phase, Unix};
 use crate::node::gpu::Gpu;
 use crate::state::{Run, State};
 
@@ -30,9 +30,11 @@ pub struct View {
 )]
 pub struct RunView {
     pub run: String,
+    pub user: String,
+    pub team: String,
     pub framework: String,
     pub verdict: &'static str,
-    /// `critical`, `warning` or `ok`.
+    /// `critical`, `warning`, `ok`, or `unknown` where it is not judged.
     pub level: &'static str,
     /// The verdict in words.
     pub headline: String,
@@ -162,6 +164,8 @@ impl RunView {
         let (recompiles, recompile_limit_hits) = job.recompiles();
         Self {
             run: run.name.clone(),
+            user: run.info.user.clone(),
+            team: run.info.team.clone(),
             framework: run.info.framework.clone(),
             verdict: verdict.name(),
             level: verdict.level(),
@@ -204,11 +208,42 @@ impl RunView {
 /// The verdict as one sentence, with the numbers that carry it.
 fn headline(verdict: Verdict, facts: &Facts, run: &Run, validation: Option<Validation>) -> String {
     let mut text = verdict.meaning().to_owned();
-    if !facts.phase.live() {
+    if facts.phase.over() {
         return text;
     }
-    if !run.alive {
-        return text + ": no sign of life since the exporter started, so this is history";
+    match verdict {
+        Verdict::NotJudged if !run.log.up => {
+            return text + ": its log is not there, or cannot be read";
+        }
+        Verdict::NotJudged if !run.alive => {
+            return text + ": no sign of life since the exporter started, so this is history";
+        }
+        Verdict::NotJudged if facts.phase == Phase::Unknown && run.job.enrolled => {
+            return text
+                + ": no preset names the phases of this log, so only its numbers are shown";
+        }
+        Verdict::NotJudged => return text + " yet: it has not begun to train",
+        Verdict::Suspended => {
+            return text
+                + ": all its processes are stopped, traced or frozen; its clocks stand still meanwhile";
+        }
+        Verdict::Finished
+        | Verdict::Cancelled
+        | Verdict::Preempted
+        | Verdict::Failed
+        | Verdict::Vanished
+        | Verdict::Closing
+        | Verdict::Blind
+        | Verdict::ValidationIdle
+        | Verdict::Training
+        | Verdict::Validating
+        | Verdict::Checkpointing
+        | Verdict::Starting
+        | Verdict::LostRank
+        | Verdict::Waiting
+        | Verdict::Hung
+        | Verdict::Slow
+        | Verdict::Unproven => {}
     }
     if matches!(
         verdict,
@@ -279,6 +314,12 @@ fn blind_spots(state: &State) -> Vec<String> {
         if let Some(e) = &run.log.error {
             spots.push(format!("{}: its log cannot be read: {e}", run.name));
         }
+        if run.shares_data {
+            spots.push(format!(
+                "{}: another run validates on the same folder, so whose files are opened cannot be told",
+                run.name
+            ));
+        }
         if run.job.files.is_some_and(|files| !files.whole) {
             spots.push(format!(
                 "{}: this validation was not seen from its beginning, so how far it is cannot be told",
@@ -294,7 +335,6 @@ fn blind_spots(state: &State) -> Vec<String> {
     }
     for (name, source) in &state.sources {
         if *name != "nvml"
-            && *name != "log"
             && let Some(e) = &source.error
         {
             spots.push(format!("{name}: {e}"));

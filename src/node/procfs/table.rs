@@ -10,6 +10,10 @@ use anyhow::Context;
 
 use super::text::Stat;
 
+/// Linux' numbers for "too many open files", of this process and of the system.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
 /// A process for good: its id comes again, its id and beginning do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id {
@@ -56,12 +60,16 @@ impl Table {
             if pid == own || self.kernel.contains(&pid) {
                 continue;
             }
-            let Some(stat) = slurp(&self.path(pid, "stat"), &mut text)
-                .ok()
-                .and_then(|text| Stat::parse(&text))
-            else {
-                continue;
+            let stat = match slurp(&self.path(pid, "stat"), &mut text) {
+                Ok(text) => Stat::parse(&text),
+                // Our own want of files must not make others vanish.
+                Err(e) if matches!(e.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                    return Err(e)
+                        .context("the exporter has no file left to look at processes with");
+                }
+                Err(_) => None,
             };
+            let Some(stat) = stat else { continue };
             if stat.kernel() {
                 self.kernel.insert(pid);
             } else if !stat.over() {
