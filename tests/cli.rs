@@ -231,7 +231,10 @@ fn what_cannot_be_replayed_exits_1_and_is_named() {
         ),
         (
             &["replay", "--preset", "speculator", log],
-            &format!("no preset `speculator`; known are {}", presets(true)),
+            &format!(
+                "no preset `speculator`, and no file of that name; known are {}",
+                presets(false)
+            ),
         ),
     ] {
         let ended = run(args);

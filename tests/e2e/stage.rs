@@ -16,10 +16,10 @@ use super::programs::{exporter, now, serve, signal, since_epoch, wait};
 use super::support::{Running, get, value};
 
 /// What the limits of these nodes are, in seconds; and so many files are in a folder of samples.
-pub(crate) const START: f64 = 16.0;
+pub(crate) const START: f64 = 12.0;
 const LIMITS: &str = "
-  train: {lower: 8, start: 16}
-  validation: {lower: 8, start: 16}
+  train: {lower: 8, start: 12}
+  validation: {lower: 8, start: 12}
   checkpoint: {lower: 12, start: 18}
   init: {lower: 60, start: 60}
   quiet: {lower: 6, start: 10}
@@ -60,6 +60,8 @@ pub(crate) struct Node {
     pub(crate) hang: Hang,
     /// Holds the file that does not answer open, until it does.
     silent: Option<File>,
+    /// Since when its GPUs have nothing to do.
+    resting: f64,
     _trainer: Trainer,
     _exporter: Running,
     fake: Fake,
@@ -113,6 +115,7 @@ impl Node {
             address,
             hang,
             silent: Some(silent),
+            resting: f64::INFINITY,
             _trainer: trainer,
             _exporter: exporter,
             fake,
@@ -140,6 +143,14 @@ impl Node {
     /// The GPUs have nothing to do.
     pub(crate) fn rest(&mut self) {
         self.gpus(0, 80_000);
+        self.resting = now();
+    }
+
+    /// Work of a GPU that is at rest was seen.
+    pub(crate) fn saw_false_work(&self) -> bool {
+        // The driver is asked each second, and a machine may be busy.
+        let worked = self.metric("training_last_gpu_work_timestamp_seconds", "");
+        worked.is_none_or(|worked| worked > self.resting + 10.0)
     }
 
     /// Each rank holds two GPUs.

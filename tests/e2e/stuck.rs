@@ -1,47 +1,83 @@
 //! A driver that never answers, as the whole exporter bears it: scrapes stay fast, everything but the GPUs is still
 //! told, and a killed exporter is followed by the next one on the same port.
 
+use std::fmt::{self, Write as _};
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fake_nvml::Fake;
 
 use super::programs::{answers, exporter, launch, serve, wait};
-use super::support::{get, series, value};
+use super::support::{Running, get, series, value};
 use super::{alone, tell};
 
 const SCRAPES: usize = 1_000;
+/// So many while the driver answers, to compare with.
+const BEFORE: usize = 500;
+/// Most of three tries must keep the limit: one may meet a moment in which the machine does something else.
 const TRIES: usize = 3;
-/// No scrape may take longer, on a machine that has time.
+/// No scrape may take longer.
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// How long scrapes took, shortest first.
-struct Times(Vec<Duration>);
+/// How long each of many scrapes took, shortest first.
+struct Times {
+    all: Vec<Duration>,
+    /// Without what the exporter and this test waited for a core: that is the machine's.
+    own: Vec<Duration>,
+}
 
 impl Times {
-    fn of(address: SocketAddr) -> Self {
-        let mut times: Vec<Duration> = (0..SCRAPES)
-            .map(|_| {
-                let began = Instant::now();
-                let (status, _) = get(address, "/metrics");
-                assert_eq!(status, 200);
-                began.elapsed()
-            })
-            .collect();
-        times.sort_unstable();
-        Self(times)
-    }
-
-    fn p99(&self) -> Duration {
-        self.0[SCRAPES * 99 / 100]
+    fn of(exporter: &Running, address: SocketAddr, scrapes: usize) -> Self {
+        let (mut all, mut own) = (Vec::new(), Vec::new());
+        for _ in 0..scrapes {
+            let (began, waited) = (Instant::now(), waited(exporter));
+            let (status, _) = get(address, "/metrics");
+            let took = began.elapsed();
+            assert_eq!(status, 200);
+            all.push(took);
+            own.push(took.saturating_sub(self::waited(exporter).saturating_sub(waited)));
+        }
+        all.sort_unstable();
+        own.sort_unstable();
+        Self { all, own }
     }
 
     fn worst(&self) -> Duration {
-        self.0[SCRAPES - 1]
+        self.own[self.own.len() - 1]
     }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (last, p99) = (self.all.len() - 1, self.all.len() * 99 / 100);
+        write!(
+            f,
+            "p99 {:.1?}, worst {:.1?} ({:.1?} without waiting for a core)",
+            self.all[p99],
+            self.all[last],
+            self.worst()
+        )
+    }
+}
+
+/// How long the exporter's threads and this one have waited for a core, together; nothing where the kernel does not tell.
+fn waited(exporter: &Running) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{}/task", exporter.0.id()));
+    let threads = threads
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|thread| thread.path());
+    let nanoseconds = threads
+        .chain([PathBuf::from("/proc/thread-self")])
+        .filter_map(|thread| {
+            let text = fs::read_to_string(thread.join("schedstat")).ok()?;
+            text.split_whitespace().nth(1)?.parse::<u64>().ok()
+        });
+    Duration::from_nanos(nanoseconds.sum())
 }
 
 /// Writes one more step into the log and waits until it is on the page.
@@ -98,7 +134,7 @@ fn a_driver_that_never_answers_slows_no_scrape_and_keeps_no_port() {
         || format!("GPUs in\n{}", page()),
     );
     step(address, &log, 0);
-    let idle = Times::of(address);
+    let idle = Times::of(&running, address, BEFORE);
 
     fake.scenario
         .set("hang", "forever")
@@ -107,22 +143,19 @@ fn a_driver_that_never_answers_slows_no_scrape_and_keeps_no_port() {
     let gone = || Some(page()).filter(|page| value(page, "training_nvml_up") == Some(0.0));
     let stuck = wait(30.0, gone, page);
     assert_eq!(gpus(&stuck), 0, "{stuck}");
-    let tries: Vec<Times> = (0..TRIES).map(|_| Times::of(address)).collect();
-    let mut worst: Vec<Duration> = tries.iter().map(Times::worst).collect();
-    worst.sort_unstable();
-    let p99 = tries.iter().map(Times::p99).max().expect("some");
-    tell(
-        "scrapes",
-        &format!(
-            "{SCRAPES} scrapes with a driver that never answers: worst {worst:?} in {TRIES} tries, p99 {p99:?}; \
-             with one that answers: worst {:?}, p99 {:?}",
-            idle.worst(),
-            idle.p99()
-        ),
+    let mut tries: Vec<Times> = Vec::new();
+    let kept = |tries: &[Times]| tries.iter().filter(|times| times.worst() < LIMIT).count();
+    while tries.len() < TRIES && kept(&tries) <= TRIES / 2 {
+        tries.push(Times::of(&running, address, SCRAPES));
+    }
+    let mut told = format!(
+        "{SCRAPES} scrapes with a driver that never answers ({BEFORE} before that: {idle}):"
     );
-    // On a machine that is busy with other things, ten times what the same scrapes took before.
-    let limit = LIMIT.max(10 * idle.p99());
-    assert!(worst[TRIES / 2] < limit, "{worst:?}, {limit:?} allowed");
+    for times in &tries {
+        write!(told, "\n  {times}").expect("text");
+    }
+    tell("scrapes", &told);
+    assert!(kept(&tries) > TRIES / 2, "{LIMIT:?} allowed: {told}");
 
     // Everything else lives, and the silence is counted.
     step(address, &log, 5);
