@@ -39,9 +39,9 @@ fn run(args: &[&str]) -> Ended {
 }
 
 /// The names of the built-in presets, as messages list them.
-fn presets(with_layers: bool) -> String {
+fn presets() -> String {
     let presets = Presets::built_in();
-    let chosen = presets.all().filter(|preset| with_layers || !preset.layer);
+    let chosen = presets.all().filter(|preset| !preset.layer);
     let names: Vec<&str> = chosen.map(|preset| preset.name.as_str()).collect();
     names.join(", ")
 }
@@ -62,7 +62,7 @@ fn a_bad_file_is_told_with_its_place_and_the_way_out() {
             path.display()
         );
         let path = path.to_str().expect("text");
-        let expect = expect.join("\n").replace("{presets}", &presets(false));
+        let expect = expect.join("\n").replace("{presets}", &presets());
         let ended = run(&["check", path]);
         assert_eq!(ended.stdout, format!("{path}{expect}\n"));
         assert_eq!(ended.stderr, "training-exporter: 1 of 1 files are wrong\n");
@@ -233,7 +233,7 @@ fn what_cannot_be_replayed_exits_1_and_is_named() {
             &["replay", "--preset", "speculator", log],
             &format!(
                 "no preset `speculator`, and no file of that name; known are {}",
-                presets(false)
+                presets()
             ),
         ),
     ] {
