@@ -277,3 +277,23 @@ fn a_reader_that_has_seen_enough_is_no_fault() {
         (Some(0), "")
     );
 }
+
+#[test]
+fn the_files_that_the_readme_shows_are_good() {
+    let readme = fs::read_to_string("README.md").expect("text");
+    let blocks: Vec<&str> = readme
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert_eq!(blocks.len(), 2, "a configuration and a preset");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["my-trainer.yaml", "mine.yaml"] {
+        fs::write(folder.path().join(name), blocks[1]).expect("written");
+    }
+    let config = folder.path().join("config.yaml");
+    fs::write(&config, blocks[0]).expect("written");
+    let both = [config, folder.path().join("mine.yaml")].map(|path| path.display().to_string());
+    let ended = run(&["check", &both[0], &both[1]]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+}
