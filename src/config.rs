@@ -49,6 +49,9 @@ pub struct LogSource {
     /// Whose team's.
     #[serde(default)]
     pub team: String,
+    /// How many nodes the run should have; one that is missing is then told.
+    #[serde(default)]
+    pub nodes: Option<u64>,
     /// How loudly its alerts speak; absent leaves it to the rules, which page.
     #[serde(default)]
     pub alerting: Option<Alerting>,
@@ -88,6 +91,7 @@ impl LogSource {
             val_files: None,
             user: String::new(),
             team: String::new(),
+            nodes: None,
             alerting: None,
         }
     }

@@ -4,6 +4,7 @@
 //! whole lines; `preset` turns a line into observations. None of them knows a run, a clock or a thread.
 
 pub mod ansi;
+pub mod blocks;
 pub mod follow;
 pub mod lines;
 pub mod preset;

@@ -13,6 +13,7 @@ use crate::job::cadence::Limits;
 use crate::job::clock::larger;
 use crate::job::verdict::{Facts, GpuCount, Silence, Verdict, judge};
 use crate::job::{Job, Phase, Unix};
+use crate::log::blocks::Blocks;
 use crate::node::gpu::{Baselines, Gpu, GpuState};
 use crate::node::process::{Found, Witnessed};
 
@@ -115,6 +116,8 @@ pub struct Info {
     pub kubernetes_pod: String,
     /// The path of its log.
     pub log_path: String,
+    /// How many nodes it should have, where that is configured.
+    pub nodes: Option<u64>,
     /// How loudly its alerts speak, where that is configured.
     pub alerting: Option<Alerting>,
 }
@@ -140,6 +143,8 @@ pub struct Log {
     pub rotations: u64,
     /// When the file was last written.
     pub last_write: Option<Unix>,
+    /// How it grows.
+    pub blocks: Blocks,
 }
 
 impl Run {

@@ -125,6 +125,9 @@ impl Log {
             framework.clone_into(&mut run.info.framework);
         }
         let counts = std::mem::take(&mut self.counts);
+        if self.caught_up && counts.bytes > 0 {
+            run.log.blocks.grew(counts.bytes, at);
+        }
         run.log.bytes += counts.bytes;
         run.log.lines += counts.lines;
         run.log.matched += counts.matched;

@@ -14,7 +14,7 @@ use crate::job::cadence::Limits;
 use crate::job::clock::larger;
 use crate::job::verdict::Verdict;
 use crate::job::{Phase, Unix};
-use crate::log::lines::Lines;
+use crate::log::lines::{Line, Lines};
 use crate::log::reader::{Presets, Reader};
 use crate::node::data::Opened;
 use crate::node::process::Watcher;
@@ -140,6 +140,7 @@ impl Exporter {
             let mut run = Run::new(&played.spec.run, limits.clone());
             run.info.user.clone_from(&played.spec.user);
             run.info.team.clone_from(&played.spec.team);
+            run.info.nodes = played.spec.nodes;
             run.info.log_path = format!("/runs/{}/train.log", played.spec.run);
             run.job.files_planned = played.spec.val_files;
             state.runs.insert(run.name.clone(), run);
@@ -221,18 +222,27 @@ impl Site<'_> {
         }
         let mut said = Vec::new();
         let (lines, reader) = (&mut feed.lines, &mut feed.reader);
-        let mut newest = None;
+        let (mut newest, mut gained) = (None, 0);
+        let log = &mut run.log;
+        let mut read = |line: Line<'_>| {
+            let before = said.len();
+            reader.read(&line, &mut |observation| said.push(observation));
+            log.lines += 1;
+            log.matched += u64::from(said.len() > before);
+        };
         for (at, bytes) in played.gained(feed.read_until, t) {
             newest = Some(at);
-            run.log.bytes += bytes.len() as u64;
-            lines.push(bytes, &mut |line| {
-                reader.read(&line, &mut |observation| said.push(observation))
-            });
+            gained += bytes.len() as u64;
+            lines.push(bytes, &mut read);
         }
         feed.last_append = newest.or(feed.last_append);
         feed.read_until = t;
         if lines.unfinished() && feed.last_append.is_some_and(|at| t - at >= REST) {
-            lines.rest(&mut |line| reader.read(&line, &mut |observation| said.push(observation)));
+            lines.rest(&mut read);
+        }
+        run.log.bytes += gained;
+        if gained > 0 {
+            run.log.blocks.grew(gained, now);
         }
         let skew = now - t;
         // What was there before the exporter began came at the latest when the file was last written.

@@ -101,6 +101,8 @@ pub struct Run {
     pub processes: Option<Vec<ProcessSpan>>,
     /// Which validation files it opens; absent where no folder is watched.
     pub data_files: Option<Vec<FileSpan>>,
+    /// How many nodes the run should have, where it is configured.
+    pub nodes: Option<u64>,
     /// How many files a whole validation opens, where it is configured.
     pub val_files: Option<u64>,
     /// Which boards its processes hold; else all.

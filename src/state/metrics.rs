@@ -95,6 +95,11 @@ const RUN: &[Metric<Run>] = &[
         "1 if the run is judged: a phase edge or two different steps were seen in its log, and some sign of life since the exporter started.",
         |run| Some(f64::from(u8::from(run.enrolled()))),
     ),
+    gauge(
+        "training_run_nodes",
+        "How many nodes the run should have. Absent where it is not configured.",
+        |run| run.info.nodes.map(|nodes| nodes as f64),
+    ),
     gauges(
         "training_run_alerting",
         "1 with how loudly the run's alerts speak: off, warn or page. Absent where it is not configured; the rules then page.",
@@ -153,6 +158,11 @@ const LOG: &[Metric<Log>] = &[
         "training_log_rotations_total",
         "Rotations and truncations of the log that were followed.",
         |log| Some(log.rotations as f64),
+    ),
+    gauge(
+        "training_log_block_buffered",
+        "1 if the log comes in blocks, minutes apart: the training's stdout is buffered. Absent before that can be told.",
+        |log| log.blocks.buffered().map(|yes| f64::from(u8::from(yes))),
     ),
     gauge(
         "training_log_last_write_timestamp_seconds",

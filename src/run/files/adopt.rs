@@ -115,6 +115,7 @@ impl Files<'_> {
             run.info.user.clone_from(&source.user);
             run.info.team.clone_from(&source.team);
             run.info.alerting = source.alerting;
+            run.info.nodes = source.nodes;
             run.job.files_planned = source.val_files;
             state.runs.insert(name.clone(), run);
         }
