@@ -48,7 +48,7 @@ struct Marks {
 }
 
 /// What one run is doing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
     limits: Limits,
     /// What it is doing.
@@ -109,41 +109,7 @@ impl Job {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            phase: Phase::Unknown,
-            phase_since: None,
-            interrupted: Phase::Unknown,
-            phase_seconds: [0.0; Phase::COUNT],
-            ticked: None,
-            started: None,
-            ended: None,
-            stopping: None,
-            epoch: None,
-            epochs: None,
-            epoch_since: None,
-            step: None,
-            step_epoch: None,
-            enrolled: false,
-            marks: Marks::default(),
-            validation: None,
-            files: None,
-            files_planned: None,
-            files_before: None,
-            validation_complete: false,
-            passes: 0,
-            longest_pass: None,
-            progress: Clock::default(),
-            work: Clock::default(),
-            last_gpu_work: None,
-            worked: [false; Phase::COUNT],
-            recompiles: Recompiles::default(),
-            faults: BTreeMap::new(),
-            last_fault: None,
-            nonfinite: 0,
-            values: BTreeMap::new(),
-            collective_timeout: None,
-            validations: Total::default(),
-            checkpoints: Total::default(),
-            epochs_done: Total::default(),
+            ..Self::default()
         }
     }
 

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 tools=$PWD/target/tools
 mkdir -p "$tools"
-export PATH="$tools/root/usr/bin:$PATH"
+export PATH="$tools/debian/usr/bin:$PATH"
 
 # Unpacks Debian packages, without their dependencies: these are Go programs that need only the C library.
 unpack() {
@@ -19,7 +19,7 @@ unpack() {
         if [ "$(id -u)" = 0 ]; then apt-get update -qq; else sudo apt-get update -qq; fi
         (cd "$folder" && apt-get download "$@" >/dev/null)
     fi
-    for package in "$folder"/*.deb; do dpkg -x "$package" "$tools/root"; done
+    for package in "$folder"/*.deb; do dpkg -x "$package" "$tools/debian"; done
     rm -r "$folder"
 }
 

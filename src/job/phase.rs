@@ -13,7 +13,7 @@
 //! interrupted. Nothing is inherited over the edge that leads back: a new process has its own clocks.
 
 /// What a run is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Imports, process groups, data and model are set up; the first compilation.
     Init,
@@ -28,6 +28,7 @@ pub enum Phase {
     /// Over with an error.
     Failed,
     /// The log has not told yet. Not a live phase: a run in it is shown, not judged.
+    #[default]
     Unknown,
 }
 
