@@ -112,6 +112,13 @@ struct File {
 #[derive(Debug)]
 pub struct Bad(String);
 
+impl Bad {
+    /// What is wrong with the file at `path`.
+    pub fn new(path: &Path, what: &str) -> Self {
+        Self(format!("{}: {what}", path.display()))
+    }
+}
+
 impl fmt::Display for Bad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -58,7 +58,14 @@ pub struct Job {
     /// The phase that a checkpoint interrupts, and goes back to.
     interrupted: Phase,
     phase_seconds: [f64; Phase::COUNT],
+    /// When the newest tick was.
     ticked: Option<Unix>,
+    /// Up to when the seconds of the phase are counted.
+    counted: Option<Unix>,
+    /// Something could not be seen since the newest progress: the gap that ends next teaches nothing.
+    blind: bool,
+    /// How long the longest one of each phase took, in seconds.
+    longest: [Option<f64>; Phase::COUNT],
     /// When the log first said something.
     pub started: Option<Unix>,
     /// Why and when it was over; absent while it lives.
@@ -183,7 +190,7 @@ impl Job {
 
     /// A process of the run did work.
     pub fn worked(&mut self, at: Unix) {
-        if self.phase.live() {
+        if !self.phase.over() {
             self.worked[self.phase as usize] = true;
             let phase = self.phase;
             self.work.mark(at, phase, |_| true);
@@ -192,7 +199,7 @@ impl Job {
 
     /// A GPU of the run did work.
     pub fn gpu_worked(&mut self, at: Unix) {
-        if self.phase.live() {
+        if !self.phase.over() {
             self.last_gpu_work = larger(self.last_gpu_work, Some(at));
         }
     }
@@ -208,8 +215,8 @@ impl Job {
     /// Time went by. While `suspended`, nothing could move, and the clocks stand. So they do over a jump: nobody looked
     /// (the machine was suspended, the exporter stopped), or the clock was set.
     pub fn tick(&mut self, now: Unix, suspended: bool) {
-        let since = self.ticked.replace(now).or(self.phase_since);
-        let Some(passed) = since.map(|since| now - since) else {
+        self.count(now);
+        let Some(passed) = self.ticked.replace(now).map(|since| now - since) else {
             return;
         };
         if suspended || !(0.0..=JUMP).contains(&passed) {
@@ -217,9 +224,23 @@ impl Job {
             self.work.halt(passed);
             self.last_gpu_work = self.last_gpu_work.map(|last| last + passed);
         }
-        if self.phase_since.is_some() && (0.0..=JUMP).contains(&passed) {
+    }
+
+    /// The log could not be read for a while.
+    pub fn blinded(&mut self) {
+        self.blind = true;
+    }
+
+    /// Counts the seconds of the phase up to `now`.
+    fn count(&mut self, now: Unix) {
+        let passed = self
+            .counted
+            .filter(|_| self.ticked.is_some())
+            .map_or(0.0, |since| now - since);
+        if (0.0..=JUMP).contains(&passed) {
             self.phase_seconds[self.phase as usize] += passed;
         }
+        self.counted = Some(now);
     }
 
     /// A new process writes: nothing of the old one is inherited but what was configured.
@@ -244,7 +265,7 @@ impl Job {
         self.leave(at);
         if phase.live() {
             self.ended = None;
-            self.enrolled |= phase != Phase::Init;
+            self.enrolled = true;
         }
         self.progressed(at);
         self.phase = phase;
@@ -254,13 +275,13 @@ impl Job {
 
     /// What ends with the phase that is left.
     fn leave(&mut self, at: Unix) {
-        let since = self.ticked.map_or(at, |ticked| ticked.min(at));
-        self.phase_seconds[self.phase as usize] += (at - since).clamp(0.0, JUMP);
-        self.ticked = Some(at.max(since));
+        self.count(at);
         let lasted = self
             .phase_since
             .map(|since| at - since)
             .filter(|&seconds| seconds > 0.0);
+        let longest = &mut self.longest[self.phase as usize];
+        *longest = larger(*longest, lasted);
         match self.phase {
             Phase::Validation => {
                 self.complete_validation(at);
@@ -379,13 +400,14 @@ impl Job {
     /// was at work until the end of it.
     fn progressed(&mut self, at: Unix) {
         self.last_fault = None;
+        let seen = !std::mem::take(&mut self.blind);
         let ceiling = self.progress_ceiling();
         let last_work = larger(self.work.last(), self.last_gpu_work);
         let at_work = last_work
             .zip(self.quiet_ceiling())
             .is_some_and(|(last, quiet)| at - last <= quiet);
         self.progress.mark(at, self.phase, |gap| {
-            at_work || ceiling.is_some_and(|ceiling| gap <= ceiling)
+            seen && (at_work || ceiling.is_some_and(|ceiling| gap <= ceiling))
         });
     }
 }

@@ -197,7 +197,7 @@ impl Run {
             unseen: job.unseen(),
             gpus: self.count(gpus),
             patience: job.limits().patience,
-            endurance: job.limits().unseen_validation,
+            endurance: job.endurance().unwrap_or_default(),
         }
     }
 

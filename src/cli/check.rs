@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::config::{self, Config};
+use crate::scenario::spec::Scenario;
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Config and preset files; which of them a file is, its keys tell.
+    /// Config, preset and scenario files; which of them a file is, its keys tell.
     #[arg(required = true)]
     files: Vec<PathBuf>,
 }
@@ -36,12 +37,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
 
 fn check(path: &Path) -> Result<&'static str, config::Bad> {
     let text = fs::read_to_string(path).unwrap_or_default();
+    let has = |keys: &[&str]| {
+        text.lines()
+            .any(|line| keys.iter().any(|key| line.starts_with(key)))
+    };
+    if has(&["nodes:", "duration:", "expect:"]) {
+        let wrong = |e| config::Bad::new(path, &e);
+        return Scenario::parse(&text).map(|_| "scenario").map_err(wrong);
+    }
     // Any of its keys shows a preset, so that a misspelt one is told as such.
-    let keys = ["name:", "about:", "detect:", "rules:", "samples:"];
-    if text
-        .lines()
-        .any(|line| keys.iter().any(|key| line.starts_with(key)))
-    {
+    if has(&["name:", "about:", "detect:", "rules:", "samples:"]) {
         config::load_preset(path).map(|_| "preset")
     } else {
         Config::load(path).map(|_| "configuration")

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::job::verdict::Verdict;
 use crate::node::process::Counters;
 use crate::scenario::recording::{evidence, timeline};
 use crate::scenario::simulate::{SCRAPE, Scrape, Thought, simulate};
@@ -29,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "alerts")]
     rules: PathBuf,
     /// Where recorded logs and evidence are: folders `logs`, `joint`, `recordings` and `evidence` in it. Default: the
-    /// folder above the scenario's.
+    /// nearest folder above the scenario that has `logs`.
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
     /// Tell of each scenario only whether its expectations were met.
@@ -150,11 +149,11 @@ pub fn play(file: &Path, rules: &Path, recordings: Option<&Path>) -> Result<Outc
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let scenario = Scenario::parse(&text).map_err(|e| anyhow!("{}: {e}", file.display()))?;
-    let above = file
-        .parent()
-        .and_then(Path::parent)
-        .unwrap_or(Path::new("."));
-    let library = Folders(recordings.unwrap_or(above).to_owned());
+    let near = file
+        .ancestors()
+        .skip(1)
+        .find(|folder| folder.join("logs").is_dir());
+    let library = Folders(recordings.or(near).unwrap_or(Path::new(".")).to_owned());
     let scrapes = simulate(&scenario, &library).map_err(|e| anyhow!("{}: {e}", file.display()))?;
     let evaluated = evaluate(&scrapes, rules).with_context(|| format!("{}", file.display()))?;
     let mut differences = unexpected(&scenario, &evaluated);
@@ -231,8 +230,8 @@ fn disagreement(scrapes: &[Scrape], evaluated: &Evaluated) -> Option<String> {
                 .get(run)
                 .and_then(|verdicts| verdicts.get(&(scrape.at as u64)));
             let fleet = fleet.map_or("nothing", String::as_str);
-            if fleet != word(*verdict) {
-                let node = word(*verdict);
+            if fleet != verdict.name() {
+                let node = verdict.name();
                 return Some(format!(
                     "{}: run {run}: the node says {node}, the rules say {fleet}",
                     clock(scrape.at)
@@ -241,31 +240,6 @@ fn disagreement(scrapes: &[Scrape], evaluated: &Evaluated) -> Option<String> {
         }
     }
     None
-}
-
-/// The rules' word for a verdict: they do not tell yet how a run was over.
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Finished
-        | Verdict::Cancelled
-        | Verdict::Preempted
-        | Verdict::Failed
-        | Verdict::Vanished
-        | Verdict::Closing => "over",
-        Verdict::NotJudged
-        | Verdict::Blind
-        | Verdict::Suspended
-        | Verdict::ValidationIdle
-        | Verdict::Training
-        | Verdict::Validating
-        | Verdict::Checkpointing
-        | Verdict::Starting
-        | Verdict::LostRank
-        | Verdict::Waiting
-        | Verdict::Hung
-        | Verdict::Slow
-        | Verdict::Unproven => verdict.name(),
-    }
 }
 
 /// What happened, change by change.

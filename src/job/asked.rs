@@ -99,10 +99,19 @@ impl Job {
 
     /// How long nobody of this run may do work, in seconds; absent in a phase that is not live.
     pub fn quiet_ceiling(&self) -> Option<f64> {
-        self.phase.live().then(|| {
+        (!self.phase.over()).then(|| {
             self.work
                 .ceiling(self.phase, self.limits.quiet, QUIET_FACTOR)
         })
+    }
+
+    /// How long the run may stand still in this phase where nobody sees its processes, in seconds: three times the longest
+    /// earlier one of its kind. Absent in training, and in a phase that is not live.
+    pub fn endurance(&self) -> Option<f64> {
+        let judged = self.phase.live() && self.phase != Phase::Train;
+        let least = self.progress_ceiling().filter(|_| judged)?;
+        let longest = self.longest[self.phase as usize].map(|seconds| OVERRUN_FACTOR * seconds);
+        Some(longest.unwrap_or(self.limits.unseen_validation).max(least))
     }
 
     /// The ceiling comes from what this run has shown, no longer from a start value.

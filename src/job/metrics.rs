@@ -141,6 +141,11 @@ pub const METRICS: &[Metric<Job>] = &[
         "How long all processes and GPUs of the run may be without work: learned, before that a start value. Absent when it is over.",
         Job::quiet_ceiling,
     ),
+    gauge(
+        "training_endurance_seconds",
+        "How long the run may stand still in this phase where nobody sees its processes: three times the longest earlier one of its kind, before that a start value. Absent in training and when it is over.",
+        Job::endurance,
+    ),
     counter(
         "training_recompile_count_total",
         "Recompilations by torch Dynamo that the log tells of, of the rank that has most; a limit warning alone gives a lower bound.",

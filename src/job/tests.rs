@@ -128,16 +128,8 @@ fn a_new_process_inherits_nothing() {
 
 #[test]
 fn enrolled_by_an_edge_or_by_two_steps() {
-    assert!(
-        !fold([
-            O::Start,
-            O::Phase(Phase::Init),
-            epoch(1, 2),
-            step(1),
-            step(1)
-        ])
-        .enrolled
-    );
+    assert!(!fold([O::Start, epoch(1, 2), step(1), step(1)]).enrolled);
+    assert!(fold([O::Start, O::Phase(Phase::Init)]).enrolled);
     assert!(fold([step(1), step(2)]).enrolled);
     assert!(fold([O::Phase(Phase::Train)]).enrolled);
 }
@@ -392,4 +384,23 @@ fn a_bar_that_begins_anew_with_each_epoch_is_no_restart() {
     );
     assert!(job.enrolled);
     assert_eq!(job.last_progress(), Some(105.0));
+}
+
+#[test]
+fn what_could_not_be_seen_teaches_nothing() {
+    let mut job = fold([O::Phase(Phase::Train)]);
+    (1..6_u32).for_each(|n| job.apply(step(n.into()), 100.0 + 10.0 * f64::from(n)));
+    let before = job.progress_ceiling();
+    job.blinded();
+    job.worked(1940.0);
+    job.apply(step(90), 1950.0);
+    assert_eq!(job.progress_ceiling(), before);
+}
+
+#[test]
+fn an_exporter_that_begins_anew_keeps_the_age_of_the_last_progress() {
+    // The log is folded at the time of its last byte; the first tick comes long after.
+    let mut job = fold([O::Phase(Phase::Train), step(1)]);
+    job.tick(1000.0, false);
+    assert_eq!(job.last_progress(), Some(101.0));
 }

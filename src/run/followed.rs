@@ -135,6 +135,9 @@ impl Log {
         run.log.lag = self.follower.lag();
         run.log.last_write = self.follower.modified();
         run.log.up = error.is_none() && self.follower.is_open();
+        if error.is_some() {
+            run.job.blinded();
+        }
         run.log.error = error.map(|e| format!("{}: {e}", self.follower.path().display()));
     }
 }

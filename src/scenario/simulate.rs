@@ -218,6 +218,7 @@ impl Site<'_> {
         let feed = &mut exporter.feeds[index];
         run.log.up = readable && !played.spec.log.is_empty();
         if !run.log.up {
+            run.job.blinded();
             return;
         }
         let mut said = Vec::new();
