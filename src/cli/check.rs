@@ -42,7 +42,7 @@ fn check(path: &Path) -> Result<&'static str, config::Bad> {
             .any(|line| keys.iter().any(|key| line.starts_with(key)))
     };
     if has(&["nodes:", "duration:", "expect:"]) {
-        let wrong = |e| config::Bad::new(path, &e);
+        let wrong = |e: String| config::Bad::new(path, &e);
         return Scenario::parse(&text).map(|_| "scenario").map_err(wrong);
     }
     // Any of its keys shows a preset, so that a misspelt one is told as such.
