@@ -206,7 +206,7 @@ impl Job {
 
     /// The processes of the run are gone.
     pub fn exited(&mut self, at: Unix) {
-        if self.ended.is_none() && self.phase.live() {
+        if self.ended.is_none() && (self.phase.live() || self.last_fault.is_some()) {
             let reason = self.last_fault.map_or(Ended::Vanished, |_| Ended::Error);
             self.end(self.stopping.unwrap_or(reason), at);
         }
@@ -376,6 +376,10 @@ impl Job {
     fn reach_validation(&mut self, progress: Progress, at: Unix) {
         if self.phase != Phase::Validation || self.validation_complete {
             return;
+        }
+        if self.validation.is_some_and(Progress::full) && !progress.full() {
+            // Another data set of the same pass begins.
+            self.marks.validation = None;
         }
         let of = progress.of.or(self.validation.and_then(|now| now.of));
         self.validation = Some(Progress {

@@ -304,7 +304,14 @@ impl State {
             }
             Found::There(witnessed, worked) => {
                 run.alive = true;
-                worked.into_iter().for_each(|at| run.job.worked(at));
+                // What a look just after an edge sees may be work of the phase before.
+                let settled = run
+                    .job
+                    .phase_since
+                    .is_none_or(|since| now - since > run.job.limits().work_window / 6.0);
+                if worked && settled {
+                    run.job.worked(now);
+                }
                 run.processes = Some(witnessed);
             }
         }

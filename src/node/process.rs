@@ -145,13 +145,12 @@ impl Window {
     /// Takes in a look and judges the window that ends with it. Work is known as soon as it is seen; that there was
     /// none takes a whole window, and before that nothing is said.
     pub fn look(&mut self, at: Unix, counters: Counters) -> Option<Evidence> {
-        // Counters that fall are those of other processes.
-        if self
-            .looks
-            .back()
-            .is_some_and(|(_, last)| fell(last, &counters))
+        // Counters that fall are those of other processes; a clock that falls was set.
+        if let Some((newest, last)) = self.looks.back()
+            && (fell(last, &counters) || at < *newest)
         {
             self.looks.clear();
+            self.worked_at = self.worked_at.filter(|&worked| worked <= at);
         }
         let just_now = self.bursts(at, &counters);
         self.looks.push_back((at, counters));
@@ -235,8 +234,8 @@ pub enum Found {
     Fewer,
     /// Those who were there are gone.
     Gone(Witnessed),
-    /// They are there; and when work was last seen, if its absence may be held against the run.
-    There(Witnessed, Option<Unix>),
+    /// They are there; and whether they worked just now, if its absence may be held against the run.
+    There(Witnessed, bool),
 }
 
 impl Watcher {
@@ -270,7 +269,7 @@ impl Watcher {
         let evidence = self.window.look(at, seen.counters);
         let witnessed = Witnessed { seen, evidence };
         // Whose silence cannot convict sets no clock: from it, silence would follow.
-        let worked = self.window.worked_at().filter(|_| witnessed.may_convict());
+        let worked = self.window.worked_at() == Some(at) && witnessed.may_convict();
         Found::There(witnessed, worked)
     }
 }
