@@ -220,7 +220,7 @@ fn pages(node: &Node, fleet: &Fleet, webhook: &Webhook) -> String {
         "\nWitnesses: processes worked ",
         " ago; GPUs worked ",
         " ago; 4 of 4 GPUs idle.\n",
-        &format!("\nFirst: training-exporter diagnose '{run}' on 127.0.0.1"),
+        "\nFirst: curl -s 127.0.0.1:",
     ] {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
