@@ -33,7 +33,7 @@ const TELL: Duration = Duration::from_millis(250);
 /// Arguments of `demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What to play [eagle3].
+    /// What to play: eagle3.
     #[arg(
         long,
         value_name = "NAME",

@@ -215,7 +215,7 @@ fn headline(verdict: Verdict, facts: &Facts, run: &Run, validation: Option<Valid
         Verdict::NotJudged if !run.log.up => {
             return text + ": its log is not there, or cannot be read";
         }
-        Verdict::NotJudged if !run.alive => {
+        Verdict::NotJudged if !run.alive && run.job.enrolled => {
             return text + ": no sign of life since the exporter started, so this is history";
         }
         Verdict::NotJudged if facts.phase == Phase::Unknown && run.job.enrolled => {
