@@ -1,30 +1,34 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs everything. Needs a Rust toolchain and a Debian-like system, nothing else.
 #
-# The tools come from Debian's packages and PyPI and are unpacked under target/tools: nothing is installed on the
-# system, and no service is started. A tool that is on the PATH already is used as it is.
+# Prometheus and Alertmanager are installed from Debian's packages (as root, or with sudo) where they are not there yet;
+# their services are not started. Python packages go to target/tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tools=$PWD/target/tools
 mkdir -p "$tools"
-export PATH="$tools/debian/usr/bin:$PATH"
 
-# Unpacks Debian packages, without their dependencies: these are Go programs that need only the C library.
-unpack() {
-    local folder
-    folder=$(mktemp -d)
-    if ! (cd "$folder" && apt-get download "$@" >/dev/null 2>&1); then
-        echo "tests/run.sh: the package lists are old or absent, updating them" >&2
-        if [ "$(id -u)" = 0 ]; then apt-get update -qq; else sudo apt-get update -qq; fi
-        (cd "$folder" && apt-get download "$@" >/dev/null)
-    fi
-    for package in "$folder"/*.deb; do dpkg -x "$package" "$tools/debian"; done
-    rm -r "$folder"
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-command -v promtool >/dev/null && command -v prometheus >/dev/null || unpack prometheus
-command -v amtool >/dev/null && command -v prometheus-alertmanager >/dev/null || unpack prometheus-alertmanager
+# Installs Debian packages without starting what they bring.
+install() {
+    local policy=/usr/sbin/policy-rc.d ours=
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod +x "$policy"
+        ours=yes
+    fi
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    if [ -n "$ours" ]; then as_root rm "$policy"; fi
+}
+
+if ! { command -v promtool && command -v prometheus && command -v amtool && command -v prometheus-alertmanager; } >/dev/null; then
+    install prometheus prometheus-alertmanager
+fi
 
 # Other programs that read NVML, to be compared with; their tests are skipped, with a word, where there is no Python.
 if [ ! -x "$tools/peers/bin/nvitop" ] && command -v python3 >/dev/null; then
