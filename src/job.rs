@@ -94,7 +94,6 @@ pub struct Job {
     files_before: Option<u64>,
     validation_complete: bool,
     passes: u64,
-    longest_pass: Option<f64>,
     progress: Clock,
     work: Clock,
     last_gpu_work: Option<Unix>,
@@ -280,8 +279,10 @@ impl Job {
             .phase_since
             .map(|since| at - since)
             .filter(|&seconds| seconds > 0.0);
-        let longest = &mut self.longest[self.phase as usize];
-        *longest = larger(*longest, lasted);
+        // A validation is as long as its pass, without what follows until the edge.
+        if self.phase != Phase::Validation {
+            self.lasted(lasted);
+        }
         match self.phase {
             Phase::Validation => {
                 self.complete_validation(at);
@@ -295,6 +296,12 @@ impl Job {
                 .for_each(|seconds| self.checkpoints.add(seconds)),
             Phase::Init | Phase::Train | Phase::Finished | Phase::Failed | Phase::Unknown => {}
         }
+    }
+
+    /// A phase of this kind took so long, in seconds.
+    fn lasted(&mut self, seconds: Option<f64>) {
+        let longest = &mut self.longest[self.phase as usize];
+        *longest = larger(*longest, seconds);
     }
 
     fn complete_validation(&mut self, at: Unix) {
@@ -311,7 +318,7 @@ impl Job {
             .filter(|&seconds| seconds > 0.0)
         {
             self.validations.add(seconds);
-            self.longest_pass = larger(self.longest_pass, Some(seconds));
+            self.lasted(Some(seconds));
         }
         self.progressed(at);
     }

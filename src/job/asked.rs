@@ -87,7 +87,7 @@ impl Job {
     pub fn progress_ceiling(&self) -> Option<f64> {
         if self.unseen() {
             return Some(
-                self.longest_pass
+                self.longest_pass()
                     .map_or(self.limits.unseen_validation, |pass| {
                         (OVERRUN_FACTOR * pass).max(self.limits.validation.lower)
                     }),
@@ -117,7 +117,7 @@ impl Job {
     /// The ceiling comes from what this run has shown, no longer from a start value.
     pub fn learned(&self) -> bool {
         if self.unseen() {
-            self.longest_pass.is_some()
+            self.longest_pass().is_some()
         } else {
             self.progress.learned(self.phase)
         }
@@ -125,7 +125,7 @@ impl Job {
 
     /// How long the longest earlier validation took, in seconds.
     pub fn longest_pass(&self) -> Option<f64> {
-        self.longest_pass
+        self.longest[Phase::Validation as usize]
     }
 
     /// The limits that this run is judged by.
