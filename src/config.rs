@@ -276,7 +276,6 @@ fn check_limits(limits: &Limits, path: &Path) -> Result<(), Bad> {
         unseen_validation,
         work_window,
         patience,
-        closing,
         retention,
     } = limits;
     let bounds = [
@@ -290,7 +289,6 @@ fn check_limits(limits: &Limits, path: &Path) -> Result<(), Bad> {
         ("unseen_validation", unseen_validation),
         ("work_window", work_window),
         ("patience", patience),
-        ("closing", closing),
         ("retention", retention),
     ];
     let all = bounds

@@ -96,6 +96,8 @@ pub struct Job {
     passes: u64,
     progress: Clock,
     work: Clock,
+    /// Complete checkpoints.
+    checkpoint: Clock,
     last_gpu_work: Option<Unix>,
     worked: [bool; Phase::COUNT],
     recompiles: Recompiles,
@@ -151,6 +153,8 @@ impl Job {
                         }
                         None => self.enter(self.interrupted, at),
                     }
+                } else {
+                    self.checkpoint.mark(at, Phase::Checkpoint, |_| true);
                 }
             }
             Observation::EpochEnd => {
@@ -221,6 +225,7 @@ impl Job {
         if suspended || !(0.0..=JUMP).contains(&passed) {
             self.progress.halt(passed);
             self.work.halt(passed);
+            self.checkpoint.halt(passed);
             self.last_gpu_work = self.last_gpu_work.map(|last| last + passed);
         }
     }
@@ -260,6 +265,9 @@ impl Job {
             // A pass that is complete is not begun again.
             let complete = self.phase == Phase::Validation && self.validation_complete;
             self.interrupted = if complete { Phase::Train } else { self.phase };
+        }
+        if self.phase == Phase::Checkpoint && phase != Phase::Failed {
+            self.checkpoint.mark(at, Phase::Checkpoint, |_| true);
         }
         self.leave(at);
         if phase.live() {

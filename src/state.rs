@@ -183,6 +183,7 @@ impl Run {
             ended: job.ended.map(|(reason, _)| reason),
             processes: processes.map(|p| p.seen.counters.processes),
             stopped: processes.map_or(0, |p| p.seen.counters.stopped),
+            gone: processes.and_then(Witnessed::ranks_gone).unwrap_or(0),
             enrolled: self.enrolled(),
             log_up: self.log.up && !self.log.stalled,
             suspended: processes.is_some_and(Witnessed::suspended),
@@ -196,7 +197,6 @@ impl Run {
             busy: processes.is_some_and(Witnessed::busy),
             unseen: job.unseen(),
             gpus: self.count(gpus),
-            patience: job.limits().patience,
             endurance: job.endurance().unwrap_or_default(),
         }
     }

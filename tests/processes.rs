@@ -21,7 +21,7 @@ use std::fs;
 use std::process::Command;
 
 use stage::{Stage, has, monotone, python, signal, until, wait, watch};
-use training_exporter::node::process::{Evidence, Processes, Seen};
+use training_exporter::node::process::{Evidence, Found, Processes, Seen, Watcher};
 use training_exporter::node::procfs::ProcFs;
 
 #[test]
@@ -69,6 +69,30 @@ hang()",
         assert_eq!(seen.pids, [pid], "{name}");
         assert_eq!(seen.counters.stdout_blocked, Some(0), "{name}");
     }
+}
+
+#[test]
+fn a_rank_that_ends_is_missed_while_others_live() {
+    if python().is_none() {
+        return;
+    }
+    let mut stage = Stage::new();
+    stage.script("train.py", "ready()\nhang()");
+    stage.start("exec >train.log; for RANK in 0 1 2; do RANK=$RANK python train.py & done; wait");
+    let pids = stage.ready(3);
+    let (mut source, mut watcher) = (ProcFs::default(), Watcher::new(60.0, 1.0));
+    let mut at = 0.0;
+    let mut gone = |right: &dyn Fn(&Seen) -> bool| {
+        let seen = until(&mut source, &stage.log(), right);
+        at += 5.0;
+        match watcher.look(at, seen) {
+            Found::There(witnessed, _) => witnessed.ranks_gone(),
+            Found::Nobody | Found::Fewer | Found::Gone(_) => None,
+        }
+    };
+    assert_eq!(gone(&|seen| seen.counters.ranks == Some(3)), Some(0));
+    signal("KILL", &pids[1].to_string());
+    assert_eq!(gone(&|seen| seen.counters.ranks == Some(2)), Some(1));
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! What can be asked of a run: how far it is, by which source, how long it may stand still.
 
-use super::cadence::Limits;
+use super::cadence::{Bound, Limits};
 use super::observation::Progress;
 use super::{Job, Phase, Unix};
 
 /// Learned ceilings: this many times the second largest gap.
 const PROGRESS_FACTOR: f64 = 5.0;
 const QUIET_FACTOR: f64 = 3.0;
+/// A checkpoint is overdue after so many times its usual gap.
+const CHECKPOINT_FACTOR: f64 = 3.0;
+/// Where nothing proves a hang, training may stand still for so many ceilings.
+const ENDURANCE_FACTOR: f64 = 6.0;
 /// An unseen validation has overrun after so many times the longest earlier pass.
 const OVERRUN_FACTOR: f64 = 3.0;
 
@@ -105,13 +109,33 @@ impl Job {
         })
     }
 
-    /// How long the run may stand still in this phase where nobody sees its processes, in seconds: three times the longest
-    /// earlier one of its kind. Absent in training, and in a phase that is not live.
+    /// How long the run may stand still in this phase where nothing proves a hang, in seconds: six ceilings in training, an
+    /// hour at least; elsewhere three times the longest earlier phase of its kind. Absent in a phase that is not live.
     pub fn endurance(&self) -> Option<f64> {
-        let judged = self.phase.live() && self.phase != Phase::Train;
-        let least = self.progress_ceiling().filter(|_| judged)?;
+        let least = self.progress_ceiling().filter(|_| self.phase.live())?;
+        if self.phase == Phase::Train {
+            return Some((ENDURANCE_FACTOR * least).max(self.limits.patience));
+        }
         let longest = self.longest[self.phase as usize].map(|seconds| OVERRUN_FACTOR * seconds);
         Some(longest.unwrap_or(self.limits.unseen_validation).max(least))
+    }
+
+    /// When a checkpoint was last complete.
+    pub fn last_checkpoint(&self) -> Option<Unix> {
+        self.checkpoint.last()
+    }
+
+    /// How long the run may go without a complete checkpoint, in seconds; absent until it has shown its usual gap.
+    pub fn checkpoint_ceiling(&self) -> Option<f64> {
+        let known = self.checkpoint.learned(Phase::Checkpoint) && self.phase.live();
+        let gap = Bound {
+            lower: 0.0,
+            start: 0.0,
+        };
+        known.then(|| {
+            self.checkpoint
+                .ceiling(Phase::Checkpoint, gap, CHECKPOINT_FACTOR)
+        })
     }
 
     /// The ceiling comes from what this run has shown, no longer from a start value.

@@ -45,8 +45,6 @@ pub struct Limits {
     pub work_window: f64,
     /// The least that "slow, but alive" may last in training before it is called hung.
     pub patience: f64,
-    /// How long a finished run may keep its processes before somebody is told.
-    pub closing: f64,
     /// How long a run of no live process and no new byte is still exported.
     pub retention: f64,
 }
@@ -77,7 +75,6 @@ impl Default for Limits {
             unseen_validation: 7200.0,
             work_window: 60.0,
             patience: 3600.0,
-            closing: 1800.0,
             retention: 3600.0,
         }
     }
@@ -99,7 +96,6 @@ impl Limits {
             unseen_validation: self.unseen_validation / speed,
             work_window: self.work_window / speed,
             patience: self.patience / speed,
-            closing: self.closing / speed,
             retention: self.retention / speed,
         }
     }

@@ -143,8 +143,18 @@ pub const METRICS: &[Metric<Job>] = &[
     ),
     gauge(
         "training_endurance_seconds",
-        "How long the run may stand still in this phase where nobody sees its processes: three times the longest earlier one of its kind, before that a start value. Absent in training and when it is over.",
+        "How long the run may stand still in this phase where nothing proves a hang: six ceilings in training, elsewhere three times the longest earlier phase of its kind, before that a start value. Absent when it is over.",
         Job::endurance,
+    ),
+    gauge(
+        "training_last_checkpoint_timestamp_seconds",
+        "Unix time at which a checkpoint was last complete. Absent before the first one.",
+        Job::last_checkpoint,
+    ),
+    gauge(
+        "training_checkpoint_ceiling_seconds",
+        "How long the run may go without a complete checkpoint: three times its usual gap. Absent until that is learned.",
+        Job::checkpoint_ceiling,
     ),
     counter(
         "training_recompile_count_total",

@@ -64,6 +64,35 @@ fn checkpoints_go_back_to_what_they_interrupted() {
 }
 
 #[test]
+fn checkpoints_teach_how_often_they_come() {
+    let mut job = fold([epoch(1, 9), O::Phase(Phase::Train)]);
+    assert_eq!(
+        (job.last_checkpoint(), job.checkpoint_ceiling()),
+        (None, None)
+    );
+    for (begin, end) in [(1000.0, 1010.0), (1600.0, 1610.0), (2300.0, 2310.0)] {
+        job.apply(O::Phase(Phase::Checkpoint), begin);
+        job.apply(O::CheckpointEnd, end);
+    }
+    assert_eq!(job.last_checkpoint(), Some(2310.0));
+    assert_eq!(job.checkpoint_ceiling(), None, "two gaps say nothing yet");
+    // One that is saved beside the training has no phase.
+    job.apply(O::CheckpointEnd, 2900.0);
+    assert_eq!(
+        job.checkpoint_ceiling(),
+        Some(1800.0),
+        "3 x 600, of gaps 600, 700, 590"
+    );
+    // One in which the run dies is none.
+    job.apply(O::Phase(Phase::Checkpoint), 3000.0);
+    job.exited(3100.0);
+    assert_eq!(
+        (job.last_checkpoint(), job.checkpoint_ceiling()),
+        (Some(2900.0), None)
+    );
+}
+
+#[test]
 fn a_run_that_was_asked_to_stop_has_not_failed() {
     let mut job = fold([O::Phase(Phase::Train), O::Stopping(Ended::Cancelled)]);
     job.exited(200.0);

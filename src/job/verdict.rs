@@ -74,6 +74,8 @@ pub struct Facts {
     pub processes: Option<u64>,
     /// Of these, stopped ones.
     pub stopped: u64,
+    /// Ranks that have ended while others live on.
+    pub gone: u64,
     /// It can be judged at all.
     pub enrolled: bool,
     /// Its log can be read.
@@ -92,9 +94,7 @@ pub struct Facts {
     pub unseen: bool,
     /// Its GPUs.
     pub gpus: GpuCount,
-    /// The least that "slow, but alive" may last in training before it is called hung, in seconds.
-    pub patience: f64,
-    /// The least that any other phase may last without a witness, in seconds.
+    /// How long it may stand still where nothing proves a hang, in seconds.
     pub endurance: f64,
 }
 
@@ -234,7 +234,8 @@ pub fn judge(facts: &Facts) -> Verdict {
         };
     };
     let working = working(facts);
-    if facts.stopped > 0 {
+    // A rank that has ended may have done its part: only while nobody works is it missed.
+    if facts.stopped > 0 || facts.gone > 0 && !working {
         Verdict::LostRank
     } else if gpus.spinning > 0 && !gpus.all_spin() && working {
         Verdict::Waiting
@@ -273,7 +274,7 @@ fn overdue(facts: &Facts) -> bool {
 /// ever.
 fn patience(facts: &Facts) -> Option<f64> {
     let ceiling = facts.progress?.ceiling;
-    let long = (6.0 * ceiling).max(facts.patience);
+    let long = facts.endurance.max(ceiling);
     let train = facts.phase == Phase::Train;
     let gpus = facts.gpus;
     if working(facts) {
@@ -284,10 +285,9 @@ fn patience(facts: &Facts) -> Option<f64> {
         true if gpus.all_spin() => ceiling,
         true => 3.0 * ceiling,
         false if train && gpus.stand_still() => ceiling,
-        false if train => long,
         // The ceiling of an unseen validation is its overrun limit already.
         false if facts.unseen => ceiling,
-        false => ceiling.max(facts.endurance),
+        false => long,
     })
 }
 
@@ -334,6 +334,9 @@ pub fn because(facts: &Facts) -> String {
     }
     if facts.stopped > 0 {
         reasons.push(format!("{} stopped", facts.stopped));
+    }
+    if facts.gone > 0 {
+        reasons.push(format!("{} ranks gone while others live", facts.gone));
     }
     let gpus = facts.gpus;
     for (count, state) in [

@@ -33,6 +33,8 @@ pub struct Seen {
 pub struct Counters {
     /// Live ranks and loader workers.
     pub processes: u64,
+    /// Live ranks that their environment names; absent where it names none.
+    pub ranks: Option<u64>,
     /// CPU time of main threads, in seconds.
     pub main_cpu_seconds: f64,
     /// CPU time of all threads, in seconds; absent where it was not recorded.
@@ -146,8 +148,8 @@ impl Window {
     /// none takes a whole window, and before that nothing is said.
     pub fn look(&mut self, at: Unix, counters: Counters) -> Option<Evidence> {
         // Counters that fall are those of other processes; a clock that falls was set.
-        if let Some((newest, last)) = self.looks.back()
-            && (fell(last, &counters) || at < *newest)
+        if let Some((newest, _)) = self.looks.back()
+            && (self.is_anew(&counters) || at < *newest)
         {
             self.looks.clear();
             self.worked_at = self.worked_at.filter(|&worked| worked <= at);
@@ -172,6 +174,12 @@ impl Window {
     /// the window had their share of the thresholds. So it stands still within a look of a hang's beginning.
     pub fn worked_at(&self) -> Option<Unix> {
         self.worked_at
+    }
+
+    /// These counters are of other processes than those of the last look.
+    fn is_anew(&self, counters: &Counters) -> bool {
+        let last = self.looks.back().map(|(_, last)| last);
+        last.is_some_and(|last| fell(last, counters))
     }
 
     fn bursts(&self, at: Unix, counters: &Counters) -> bool {
@@ -223,6 +231,8 @@ pub struct Watcher {
     window: Window,
     /// Looks in a row that found nobody, after somebody was there.
     empty: Option<u32>,
+    /// The most ranks that these processes ever had.
+    most_ranks: Option<u64>,
 }
 
 /// What a look at the processes of a run says.
@@ -244,6 +254,7 @@ impl Watcher {
         Self {
             window: Window::new(length, pace),
             empty: None,
+            most_ranks: None,
         }
     }
 
@@ -260,14 +271,23 @@ impl Watcher {
                         Found::Gone(Witnessed {
                             seen,
                             evidence: None,
+                            most_ranks: None,
                         })
                     }
                 }
             };
         }
         self.empty = Some(0);
+        if self.window.is_anew(&seen.counters) {
+            self.most_ranks = None;
+        }
+        self.most_ranks = self.most_ranks.max(seen.counters.ranks);
         let evidence = self.window.look(at, seen.counters);
-        let witnessed = Witnessed { seen, evidence };
+        let witnessed = Witnessed {
+            seen,
+            evidence,
+            most_ranks: self.most_ranks,
+        };
         // Whose silence cannot convict sets no clock: from it, silence would follow.
         let worked = self.window.worked_at() == Some(at) && witnessed.may_convict();
         Found::There(witnessed, worked)
@@ -281,6 +301,8 @@ pub struct Witnessed {
     pub seen: Seen,
     /// What the newest window proves; absent until there is one.
     pub evidence: Option<Evidence>,
+    /// The most ranks that these processes ever had; absent where no environment names them.
+    pub most_ranks: Option<u64>,
 }
 
 impl Witnessed {
@@ -288,6 +310,12 @@ impl Witnessed {
     pub fn suspended(&self) -> bool {
         self.seen.counters.processes > 0
             && self.seen.counters.stopped == self.seen.counters.processes
+    }
+
+    /// How many ranks have ended while others of the same start live on; absent where no environment names them.
+    pub fn ranks_gone(&self) -> Option<u64> {
+        let live = self.seen.counters.ranks?;
+        Some(self.most_ranks?.saturating_sub(live))
     }
 
     /// Somebody uses the CPU and nothing proves life. Where reads and writes may not be seen, work that is seen counts no
@@ -312,6 +340,16 @@ pub const METRICS: &[Metric<Witnessed>] = &[
         "training_processes",
         "Live ranks and loader workers of the run.",
         |p| Some(p.seen.counters.processes as f64),
+    ),
+    gauge(
+        "training_ranks",
+        "Live ranks of the run, as their environment names them. Absent where it names none.",
+        |p| p.seen.counters.ranks.map(|n| n as f64),
+    ),
+    gauge(
+        "training_ranks_gone",
+        "Ranks that have ended while others of the same start live on. Absent where training_ranks is.",
+        |p| p.ranks_gone().map(|n| n as f64),
     ),
     gauges(
         "training_processes_in_state",

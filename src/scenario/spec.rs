@@ -161,9 +161,12 @@ pub enum LineEnd {
 pub struct ProcessSpan {
     /// From here on.
     pub at: Time,
-    /// Ranks and workers that live.
+    /// Ranks that live.
     #[serde(default = "one_rank")]
     pub ranks: u64,
+    /// Loader workers that live.
+    #[serde(default)]
+    pub workers: u64,
     /// Bytes read by main threads.
     #[serde(default)]
     pub read: f64,

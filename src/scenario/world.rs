@@ -205,7 +205,8 @@ fn rates(total: &mut Counters, span: &ProcessSpan, seconds: f64) {
             total.disk_written_bytes,
         ) = (None, None, None);
     }
-    total.processes = span.ranks;
+    total.processes = span.ranks + span.workers;
+    total.ranks = (total.processes > 0).then_some(span.ranks);
     total.stopped = span.stopped;
     total.uninterruptible = span.uninterruptible;
     total.same_syscall = Some(span.uninterruptible);

@@ -17,6 +17,7 @@ fn run(name: &str, pid: u32, now: Unix) -> Run {
             counters,
         },
         evidence: None,
+        most_ranks: None,
     });
     run
 }

@@ -7,6 +7,7 @@ fn healthy() -> Facts {
         ended: None,
         processes: Some(4),
         stopped: 0,
+        gone: 0,
         enrolled: true,
         log_up: true,
         suspended: false,
@@ -25,8 +26,7 @@ fn healthy() -> Facts {
             working: 4,
             ..GpuCount::default()
         },
-        patience: 3600.0,
-        endurance: 7200.0,
+        endurance: 3600.0,
     }
 }
 
@@ -272,6 +272,25 @@ fn the_table() {
                 ..train.clone()
             },
             Verdict::Training,
+        ),
+        (
+            "11 one rank gone, the others spin",
+            Facts {
+                gone: 1,
+                busy: true,
+                gpus: SPIN,
+                ..hung.clone()
+            },
+            Verdict::LostRank,
+        ),
+        (
+            "11 but not while the others work: it may have done its part",
+            Facts {
+                gone: 1,
+                work: still(1.0),
+                ..hung.clone()
+            },
+            Verdict::Slow,
         ),
         (
             "12 others spin for one that works",

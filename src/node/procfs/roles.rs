@@ -9,6 +9,8 @@ use super::table::Table;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Roles {
     pub(super) ranks: BTreeSet<u32>,
+    /// Of these, the ones that their environment names.
+    pub(super) named: BTreeSet<u32>,
     /// Loader workers: forked by a rank or a worker and executing nothing since, spawned by `multiprocessing`, or named
     /// so by torch.
     pub(super) workers: BTreeSet<u32>,
@@ -44,6 +46,7 @@ pub(super) fn cast(
     };
     let mut roles = Roles::default();
     let mut ranks = job.by_environment(&tree);
+    roles.named.clone_from(&ranks);
     ranks.extend(job.by_gpu(&tree, gpu_pids, &ranks));
     if ranks.is_empty() {
         let top = || {

@@ -113,6 +113,9 @@ impl Tally {
             let counters = &mut seen.counters;
             seen.pids.push(pid);
             counters.processes += 1;
+            if roles.named.contains(&pid) {
+                counters.ranks = Some(counters.ranks.unwrap_or(0) + 1);
+            }
             io &= look.io.is_some();
             calls &= look.syscall.is_some();
             if look.stat.stopped() || freezer.holds(table, id) {
