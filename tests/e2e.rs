@@ -11,6 +11,8 @@
 
 #[path = "e2e/fleet.rs"]
 mod fleet;
+#[path = "e2e/incidents.rs"]
+mod incidents;
 #[path = "e2e/programs.rs"]
 mod programs;
 #[path = "e2e/rules.rs"]
@@ -20,6 +22,8 @@ mod stage;
 #[path = "e2e/stuck.rs"]
 mod stuck;
 mod support;
+#[path = "e2e/told.rs"]
+mod told;
 #[path = "e2e/webhook.rs"]
 mod webhook;
 

@@ -48,11 +48,6 @@ promtool test rules alerts/tests/*.test.yml
 promtool check config deploy/prometheus/*.yml
 promtool check rules --lint=all --lint-fatal alerts/watchdog.example.yml
 amtool check-config alerts/alertmanager/*.yml
-if command -v python3 >/dev/null; then
-    python3 alerts/tests/check.py
-else
-    echo "tests/run.sh: no Python, so no Alertmanager is asked which alert mutes which" >&2
-fi
 
 echo "== tests"
 log=$tools/tests.log

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::programs::serve;
-use super::rules::{alertmanager, write_rules};
+use super::rules::{FASTER, alertmanager, write_rules};
 use super::support::{Running, try_get};
 
 /// Both of them, and their folder.
@@ -29,17 +29,7 @@ impl Fleet {
             fs::write(&path, text).expect("written");
             path
         };
-        let config = write("alertmanager.yml", &alertmanager(&webhook.to_string()));
-        let data = |name: &str| folder.path().join(name);
-        let (alerts, alerts_at) = serve("/-/ready", |address| {
-            let mut command = Command::new("prometheus-alertmanager");
-            command
-                .arg(flag("config.file", &config))
-                .arg(flag("storage.path", &data("alerts")))
-                .arg(format!("--web.listen-address={address}"))
-                .args(["--cluster.listen-address=", "--log.level=error"]);
-            command
-        });
+        let (alerts, alerts_at) = alertmanager_at(folder.path(), webhook, FASTER);
         let rules = write_rules(folder.path());
         let targets: Vec<String> = exporters
             .iter()
@@ -59,7 +49,7 @@ impl Fleet {
             let mut command = Command::new("prometheus");
             command
                 .arg(flag("config.file", &config))
-                .arg(flag("storage.tsdb.path", &data("metrics")))
+                .arg(flag("storage.tsdb.path", &folder.path().join("metrics")))
                 .arg(format!("--web.listen-address={address}"))
                 .arg("--log.level=error");
             command
@@ -85,6 +75,26 @@ impl Fleet {
         assert_eq!(found.next(), None, "one verdict for {run}");
         Some(verdict)
     }
+}
+
+/// An Alertmanager with the example's routes and inhibition, in a folder, that tells this webhook; its waits are so many
+/// times shorter.
+pub(crate) fn alertmanager_at(
+    folder: &Path,
+    webhook: SocketAddr,
+    times: u64,
+) -> (Running, SocketAddr) {
+    let config = folder.join("alertmanager.yml");
+    fs::write(&config, alertmanager(&webhook.to_string(), times)).expect("written");
+    serve("/-/ready", |address| {
+        let mut command = Command::new("prometheus-alertmanager");
+        command
+            .arg(flag("config.file", &config))
+            .arg(flag("storage.path", &folder.join("alerts")))
+            .arg(format!("--web.listen-address={address}"))
+            .args(["--cluster.listen-address=", "--log.level=error"]);
+        command
+    })
 }
 
 fn flag(name: &str, path: &Path) -> String {

@@ -35,14 +35,16 @@ pub(crate) fn write_rules(folder: &Path) -> Vec<PathBuf> {
     shipped().into_iter().map(copy).collect()
 }
 
-/// The example's routes and inhibition, its receivers replaced by webhooks of the same names, and its waits shortened.
-pub(crate) fn alertmanager(webhook: &str) -> String {
-    faster(&with_receivers(|name| {
+/// The example's routes and inhibition, its receivers replaced by webhooks of the same names, and its waits so many
+/// times shorter.
+pub(crate) fn alertmanager(webhook: &str, times: u64) -> String {
+    let routes = with_receivers(|name| {
         serde_yaml::from_str(&format!(
             "{{name: {name}, webhook_configs: [{{url: 'http://{webhook}/{name}', send_resolved: true}}]}}"
         ))
         .expect("YAML")
-    }))
+    });
+    divided(&routes, times)
 }
 
 /// The example with other receivers: each is given by its name.
@@ -57,25 +59,30 @@ fn with_receivers(receiver: impl Fn(&str) -> Value) -> String {
     serde_yaml::to_string(&config).expect("YAML")
 }
 
-/// The same text with each length of time divided.
+/// The same text with each length of time divided by `FASTER`.
 fn faster(text: &str) -> String {
+    divided(text, FASTER)
+}
+
+/// The same text with each length of time divided.
+fn divided(text: &str, times: u64) -> String {
     static TIME: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?<before>\[|\boffset |\b(?:\w*for|\w*interval|\w*wait): )(?<time>\d+[smhd])\b|\b(?<seconds>1800|3600|7200)\b")
             .expect("a pattern")
     });
-    let divided = |found: &Captures<'_>| match found.name("seconds") {
+    let shorter = |found: &Captures<'_>| match found.name("seconds") {
         Some(seconds) => {
             format!(
                 "{}",
-                milliseconds(seconds.as_str()).expect("seconds") / FASTER / 1_000
+                milliseconds(seconds.as_str()).expect("seconds") / times / 1_000
             )
         }
         None => {
             let time = milliseconds(&found["time"]).expect("a length of time");
-            format!("{}{}ms", &found["before"], time / FASTER)
+            format!("{}{}ms", &found["before"], time / times)
         }
     };
-    TIME.replace_all(text, divided).into_owned()
+    TIME.replace_all(text, shorter).into_owned()
 }
 
 /// A length of time as Prometheus writes it: of one unit, or a bare number of seconds.
@@ -146,7 +153,7 @@ fn only_lengths_of_time_differ_from_what_is_shipped() {
     let routes = with_receivers(nothing);
     let found = shortened(&routes, &faster(&routes));
     assert_eq!(found, ["30s", "5m", "12h", "15s", "4h"]);
-    let ours: Value = serde_yaml::from_str(&alertmanager("a")).expect("YAML");
+    let ours: Value = serde_yaml::from_str(&alertmanager("a", FASTER)).expect("YAML");
     let theirs: Value = serde_yaml::from_str(&routes).expect("YAML");
     assert_eq!(ours["inhibit_rules"], theirs["inhibit_rules"]);
     let names: Vec<&Value> = ours["receivers"]

@@ -20,6 +20,8 @@ pub(crate) struct Notice {
     pub(crate) at: f64,
     /// The receiver's name.
     pub(crate) receiver: String,
+    /// The key of its group: what a pager takes for one incident.
+    pub(crate) group: String,
     /// It fires; else it is resolved.
     pub(crate) firing: bool,
     pub(crate) labels: BTreeMap<String, String>,
@@ -131,6 +133,7 @@ fn take(mut stream: &TcpStream) -> io::Result<Vec<Notice>> {
         .map(|alert| Notice {
             at,
             receiver: receiver.to_owned(),
+            group: told["groupKey"].as_str().unwrap_or_default().to_owned(),
             firing: alert["status"] == "firing",
             labels: texts(&alert["labels"]),
             annotations: texts(&alert["annotations"]),
@@ -138,7 +141,8 @@ fn take(mut stream: &TcpStream) -> io::Result<Vec<Notice>> {
         .collect())
 }
 
-fn texts(map: &Value) -> BTreeMap<String, String> {
+/// A map of texts, as Alertmanager writes labels.
+pub(crate) fn texts(map: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     map.as_object()
         .into_iter()

@@ -59,11 +59,22 @@ pub fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 /// Asks for a path.
 pub fn try_get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+    ask(address, "GET", path, "")
+}
+
+/// Sends a request with a body of JSON, which may be empty; status and body. Of HTTP/1.0, so that no answer is chunked.
+pub fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
     )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
