@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod demo;
+pub mod diagnose;
 pub mod reference;
 pub mod replay;
 pub mod serve;
@@ -65,6 +66,8 @@ pub enum Command {
     Replay(replay::Args),
     /// Play scenarios in virtual time through the same code and the alert rules (needs promtool).
     Simulate(simulate::Args),
+    /// Look at a run twice: what moved, the verdict, how sure, and what to run next.
+    Diagnose(diagnose::Args),
     /// Check config, preset and scenario files.
     Check(check::Args),
     /// Print the metric reference as Markdown.

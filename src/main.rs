@@ -5,19 +5,31 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use training_exporter::cli::{
-    Cli, Command, Format, Level, Voice, check, demo, reference, replay, serve, simulate,
+    Cli, Command, Format, Level, Voice, check, demo, diagnose, reference, replay, serve, simulate,
 };
 use training_exporter::run::worker;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut cli = Cli::parse();
+    if matches!(cli.command, Some(Command::Diagnose(_))) && cli.voice.log_level == Level::Info {
+        // Its report says what the source threads would.
+        cli.voice.log_level = Level::Error;
+    }
     speak(cli.voice);
+    let mut failure = ExitCode::FAILURE;
     let result = match cli.command {
         None => serve::run(&cli.serve),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Replay(args)) => replay::run(&args, &mut io::stdout().lock()),
         Some(Command::Simulate(args)) => simulate::run(&args, &mut io::stdout().lock()),
+        Some(Command::Diagnose(args)) => {
+            failure = ExitCode::from(diagnose::ERROR);
+            match diagnose::run(&args, &mut io::stdout().lock()) {
+                Ok(code) => return code,
+                Err(e) => Err(e),
+            }
+        }
         Some(Command::Check(args)) => check::run(&args, &mut io::stdout().lock()),
         Some(Command::NvmlWorker { library }) => worker::nvml_worker(library.as_deref()),
         Some(Command::Metrics) => reference::run(&mut io::stdout().lock()).map_err(Into::into),
@@ -33,7 +45,7 @@ fn main() -> ExitCode {
         }
         Err(e) => {
             let _ = writeln!(io::stderr(), "training-exporter: {e:#}");
-            ExitCode::FAILURE
+            failure
         }
     }
 }

@@ -127,6 +127,34 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 19] = [
+        Self::Finished,
+        Self::Cancelled,
+        Self::Preempted,
+        Self::Failed,
+        Self::Vanished,
+        Self::Closing,
+        Self::NotJudged,
+        Self::Blind,
+        Self::Suspended,
+        Self::ValidationIdle,
+        Self::Training,
+        Self::Validating,
+        Self::Checkpointing,
+        Self::Starting,
+        Self::LostRank,
+        Self::Waiting,
+        Self::Hung,
+        Self::Slow,
+        Self::Unproven,
+    ];
+
+    /// The verdict with this label value.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
     /// The label value.
     pub const fn name(self) -> &'static str {
         match self {

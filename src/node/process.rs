@@ -151,7 +151,7 @@ impl Window {
         if let Some((newest, _)) = self.looks.back()
             && (self.is_anew(&counters) || at < *newest)
         {
-            self.looks.clear();
+            self.forget();
             self.worked_at = self.worked_at.filter(|&worked| worked <= at);
         }
         let just_now = self.bursts(at, &counters);
@@ -168,6 +168,11 @@ impl Window {
             self.worked_at = Some(at);
         }
         (evidence == Evidence::Work || at - since >= self.length).then_some(evidence)
+    }
+
+    /// What follows is of other processes.
+    fn forget(&mut self) {
+        self.looks.clear();
     }
 
     /// When work was last seen: at the newest look at which both the time since the look before and the newest part of
@@ -229,6 +234,8 @@ const GONE: u32 = 2;
 #[derive(Clone, Debug)]
 pub struct Watcher {
     window: Window,
+    /// Who was there at the newest look.
+    pids: Vec<u32>,
     /// Looks in a row that found nobody, after somebody was there.
     empty: Option<u32>,
     /// The most ranks that these processes ever had.
@@ -253,6 +260,7 @@ impl Watcher {
     pub fn new(length: f64, pace: f64) -> Self {
         Self {
             window: Window::new(length, pace),
+            pids: Vec::new(),
             empty: None,
             most_ranks: None,
         }
@@ -278,10 +286,16 @@ impl Watcher {
             };
         }
         self.empty = Some(0);
-        if self.window.is_anew(&seen.counters) {
+        // What others have done before, such as ranks that are told from their launcher later, is no work of this window.
+        let others = !self.pids.is_empty() && !seen.pids.is_empty();
+        if others && !seen.pids.iter().any(|pid| self.pids.contains(pid)) {
+            self.window.forget();
+            self.most_ranks = None;
+        } else if self.window.is_anew(&seen.counters) {
             self.most_ranks = None;
         }
         self.most_ranks = self.most_ranks.max(seen.counters.ranks);
+        self.pids.clone_from(&seen.pids);
         let evidence = self.window.look(at, seen.counters);
         let witnessed = Witnessed {
             seen,

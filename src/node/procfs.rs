@@ -6,8 +6,10 @@
 //! the writers themselves may not be seen, the error says so and names the way out.
 
 mod freezer;
+pub mod outlet;
 mod people;
 mod roles;
+pub mod standing;
 mod table;
 mod tally;
 mod text;

@@ -1,0 +1,438 @@
+//! What two looks at a run say. Pure but for the taking of a sight: two of them in, one diagnosis out. The verdict and its
+//! words are the exporter's; what is decided here is only how far the looks themselves bear it out.
+
+use super::ask::{Clock, Gpu, RunSaid};
+use super::next::next;
+use super::report::{Diagnosis, Outcome, Process, Sure, Witness};
+use super::watch::Watch;
+use crate::job::verdict::{Seconds, Verdict};
+use crate::node::process::{Counters, Evidence, Witnessed, judge};
+use crate::node::procfs::standing::Standing;
+
+/// The window that the thresholds of work were fitted on, in seconds; somewhat longer ones are judged as a whole.
+const FITTED: f64 = 60.0;
+const WHOLE: f64 = 1.5 * FITTED;
+
+/// One look at one run.
+pub(super) struct Sight {
+    /// What the exporter says, or what this program would say as one.
+    pub(super) said: Option<RunSaid>,
+    /// What the own eyes see of its processes; none if nobody is there.
+    pub(super) seen: Option<Witnessed>,
+    /// Why they see nothing.
+    pub(super) hidden: Option<String>,
+    /// Where each process stands.
+    pub(super) standing: Vec<Standing>,
+    /// Alone: somebody lived, wrote or opened something.
+    alive: bool,
+    /// Alone: bytes of the log that are not read yet.
+    lag: u64,
+}
+
+impl Sight {
+    pub(super) fn new(said: Option<RunSaid>, watch: Option<&Watch>, run: &str) -> Self {
+        let seen = watch.map_or_else(
+            || Err("its processes are on another node".to_owned()),
+            |watch| watch.processes(run),
+        );
+        Self {
+            said,
+            hidden: seen.as_ref().err().cloned(),
+            seen: seen.ok().flatten(),
+            standing: Vec::new(),
+            alive: watch.is_some_and(|watch| watch.is_alive(run)),
+            lag: watch.map_or(0, |watch| watch.lag(run)),
+        }
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        let seen = self.seen.as_ref();
+        seen.map(|seen| seen.seen.pids.clone()).unwrap_or_default()
+    }
+
+    fn counters(&self) -> Option<&Counters> {
+        self.seen.as_ref().map(|seen| &seen.seen.counters)
+    }
+
+    /// Where the same process stood at this look.
+    pub(super) fn same(&self, now: &Standing) -> Option<&Standing> {
+        let same = |then: &&Standing| (then.pid, then.started) == (now.pid, now.started);
+        self.standing.iter().find(same)
+    }
+}
+
+impl Diagnosis {
+    pub(super) fn of(name: &str, before: &Sight, after: &Sight, seconds: f64, alone: bool) -> Self {
+        let said = after
+            .said
+            .clone()
+            .or(before.said.clone())
+            .unwrap_or_default();
+        let verdict = after.said.as_ref().and_then(RunSaid::verdict);
+        let looks = Looks {
+            before,
+            after,
+            said: &said,
+            seconds,
+            alone,
+        };
+        let (outcome, sure, mut why) = looks.conclude(verdict);
+        why.extend(looks.limits(verdict));
+        Self {
+            run: name.to_owned(),
+            log: said.log.path.clone(),
+            verdict: said.verdict.clone(),
+            outcome,
+            exit_code: outcome.code(),
+            headline: looks.headline(outcome),
+            because: said.because.clone(),
+            sure,
+            why,
+            phase: said.phase.clone(),
+            epoch: said.epoch,
+            progress: said.progress,
+            work: said.work,
+            evidence: looks.evidence().map(word),
+            witnesses: looks.witnesses(),
+            processes: looks.processes(),
+            next: next(outcome, before, after, &said),
+        }
+    }
+}
+
+struct Looks<'a> {
+    before: &'a Sight,
+    after: &'a Sight,
+    said: &'a RunSaid,
+    seconds: f64,
+    alone: bool,
+}
+
+impl Looks<'_> {
+    /// What the verdict comes to, how sure that is, and the first reason.
+    fn conclude(&self, verdict: Option<Verdict>) -> (Outcome, Sure, Vec<String>) {
+        let Some(verdict) = verdict else {
+            let why = "the exporter gave no verdict that this version knows".to_owned();
+            return (Outcome::NotTold, Sure::Unsure, vec![why]);
+        };
+        let said = |outcome, sure, why: &str| (outcome, sure, vec![why.to_owned()]);
+        match verdict {
+            Verdict::LostRank => said(
+                Outcome::Hung,
+                Sure::Sure,
+                "a process of it is stopped while others wait for it",
+            ),
+            Verdict::Hung if self.quiet() => said(
+                Outcome::Hung,
+                Sure::Sure,
+                "its processes have shown work before in such a phase, and show none now",
+            ),
+            Verdict::Hung => said(
+                Outcome::Hung,
+                Sure::Likely,
+                "only time proves it: it stands still for longer than any patience, but no witness may convict",
+            ),
+            Verdict::Suspended => said(
+                Outcome::Suspended,
+                Sure::Sure,
+                "all its processes are stopped",
+            ),
+            Verdict::Finished
+            | Verdict::Cancelled
+            | Verdict::Preempted
+            | Verdict::Failed
+            | Verdict::Vanished
+            | Verdict::Closing => {
+                said(Outcome::Over, Sure::Sure, "its log or its processes say so")
+            }
+            Verdict::NotJudged if self.nobody() => said(
+                Outcome::Nobody,
+                Sure::Likely,
+                "no process of this node writes its log: it has ended without a word, runs on another node, or opens its \
+                 log for each line",
+            ),
+            Verdict::NotJudged | Verdict::Blind => said(
+                Outcome::NotTold,
+                Sure::Unsure,
+                "there is not enough to judge it by",
+            ),
+            Verdict::Waiting | Verdict::Slow | Verdict::Unproven => said(
+                Outcome::NotTold,
+                Sure::Unsure,
+                "it is late, but nothing proves a hang",
+            ),
+            Verdict::Training
+            | Verdict::Validating
+            | Verdict::ValidationIdle
+            | Verdict::Checkpointing
+            | Verdict::Starting => self.healthy(),
+        }
+    }
+
+    /// Within its ceilings. That is healthy if something moved.
+    fn healthy(&self) -> (Outcome, Sure, Vec<String>) {
+        let lately = |clock: Option<Clock>| clock.is_some_and(|clock| clock.age < self.seconds);
+        let moved = if self.after.lag > 0 {
+            Err(format!(
+                "its log is not read to the end: {} bytes are left; give a longer --wait",
+                self.after.lag
+            ))
+        } else if lately(self.said.progress) {
+            Ok("its numbers advanced while it was looked at")
+        } else if self.evidence() == Some(Evidence::Work) || lately(self.said.work) {
+            Ok("its processes or GPUs did work that no hung job does")
+        } else if self.said.gpus.iter().any(|gpu| gpu.state == "working") {
+            Ok("its GPUs draw the power of work")
+        } else {
+            let rest = match self.said.progress {
+                Some(clock) => format!(
+                    "; it may be silent for {} before it is late, so look again, or with a longer --wait",
+                    Seconds(clock.ceiling)
+                ),
+                None => String::new(),
+            };
+            let seconds = Seconds(self.seconds);
+            Err(format!(
+                "nothing that proves life moved for {seconds}{rest}"
+            ))
+        };
+        match moved {
+            Ok(why) => (Outcome::Healthy, Sure::Sure, vec![why.to_owned()]),
+            Err(why) => (Outcome::NotTold, Sure::Unsure, vec![why]),
+        }
+    }
+
+    /// What weakens or explains the answer.
+    fn limits(&self, verdict: Option<Verdict>) -> Vec<String> {
+        let mut why = Vec::new();
+        let (before, after) = (self.before, self.after);
+        let stopped = after.standing.iter().filter(|process| process.stopped());
+        let stopped = stopped.count();
+        if stopped > 0 && verdict != Some(Verdict::Suspended) {
+            why.push(format!(
+                "{stopped} of {} processes are stopped or traced: the others will wait for them",
+                after.standing.len()
+            ));
+        }
+        let blocked = after.standing.iter().filter(|now| {
+            now.writes_to.is_some() && before.same(now).is_some_and(|then| now.stands_since(then))
+        });
+        if blocked.count() > 0 {
+            why.push(
+                "a main thread stood in a write to stdout or stderr all the time: whoever reads that pipe does not"
+                    .to_owned(),
+            );
+        }
+        let stuck = after.standing.iter().filter(|now| {
+            now.state == 'D' && before.same(now).is_some_and(|then| now.stands_since(then))
+        });
+        if stuck.count() > 0 {
+            why.push(
+                "a main thread was in uninterruptible sleep all the time: storage or a driver"
+                    .to_owned(),
+            );
+        }
+        let over = verdict.is_some_and(|verdict| Outcome::Over == self.conclude(Some(verdict)).0);
+        if over {
+            return why;
+        }
+        if self.evidence() == Some(Evidence::Busy) {
+            why.push("its threads compute or spin, which proves neither life nor death".to_owned());
+        }
+        if after.counters().is_some_and(Counters::limited) {
+            why.push(
+                "what its processes read and write may not be seen, so that they do nothing proves nothing: run this \
+                 with CAP_SYS_PTRACE, or as the training's user"
+                    .to_owned(),
+            );
+        }
+        why.extend(
+            after
+                .hidden
+                .iter()
+                .map(|hidden| format!("its processes are not seen: {hidden}")),
+        );
+        why.extend(
+            self.said
+                .log
+                .error
+                .iter()
+                .map(|error| format!("its log cannot be read: {error}")),
+        );
+        if self.seconds < FITTED {
+            why.push(format!(
+                "{} is shorter than the {} that work is measured over: work that is seen counts, its absence counts less",
+                Seconds(self.seconds),
+                Seconds(FITTED)
+            ));
+        }
+        if self.alone {
+            why.push(
+                "its past is not known here: the ceilings are start values, progress counts from the log's last write, and \
+                 nobody has been seen at work before; a running exporter is surer"
+                    .to_owned(),
+            );
+        }
+        why
+    }
+
+    fn headline(&self, outcome: Outcome) -> String {
+        match outcome {
+            Outcome::Nobody => "Nobody writes its log".to_owned(),
+            Outcome::NotTold if self.said.headline.is_empty() => "No answer".to_owned(),
+            // The exporter's words tell of its own past, which is none here.
+            Outcome::NotTold if self.alone && self.after.hidden.is_some() && !self.after.alive => {
+                "Not judged: its processes may not be seen".to_owned()
+            }
+            Outcome::Hung
+            | Outcome::NotTold
+            | Outcome::Suspended
+            | Outcome::Over
+            | Outcome::Healthy => self.said.headline.clone(),
+        }
+    }
+
+    /// Alone: everybody may be seen, and nobody is there.
+    fn nobody(&self) -> bool {
+        self.alone && self.after.hidden.is_none() && self.after.seen.is_none() && !self.after.alive
+    }
+
+    /// Clock Q is over its ceiling, and nobody is busy.
+    fn quiet(&self) -> bool {
+        let over = self.said.work.is_some_and(|work| work.age > work.ceiling);
+        over && self.evidence() != Some(Evidence::Busy)
+    }
+
+    /// What the processes did, by the product's thresholds: over the whole time, unless that is much longer than the
+    /// window they are for.
+    fn evidence(&self) -> Option<Evidence> {
+        let newest = self.after.seen.as_ref()?.evidence;
+        let whole = self.before.counters().zip(self.after.counters());
+        let whole = whole
+            .filter(|(before, after)| {
+                self.seconds <= WHOLE
+                    && before.main_cpu_seconds <= after.main_cpu_seconds
+                    && before.page_faults <= after.page_faults
+            })
+            .filter(|_| {
+                let then = self.before.pids();
+                self.after.pids().iter().any(|pid| then.contains(pid))
+            });
+        whole.map_or(newest, |(before, after)| {
+            Some(judge(before, after, self.seconds, 1.0))
+        })
+    }
+
+    fn witnesses(&self) -> Vec<Witness> {
+        let (before, after) = (self.before, self.after);
+        let said = |of: &dyn Fn(&RunSaid) -> Option<f64>| {
+            [before, after].map(|sight| sight.said.as_ref().and_then(of))
+        };
+        let seen = |of: &dyn Fn(&Counters) -> Option<f64>| {
+            [before, after].map(|sight| sight.counters().and_then(of))
+        };
+        let of_gpus = |of: &dyn Fn(&Gpu) -> Option<f64>, mean: bool| {
+            said(&|run| {
+                let all: Option<Vec<f64>> = run.gpus.iter().map(of).collect();
+                let all = all.filter(|all| !all.is_empty())?;
+                let sum: f64 = all.iter().sum();
+                Some(if mean { sum / all.len() as f64 } else { sum })
+            })
+        };
+        let unit = self
+            .said
+            .validation
+            .as_ref()
+            .map(|validation| validation.source.as_str());
+        let unit = if unit == Some("files") {
+            "files"
+        } else {
+            "batches"
+        };
+        let rows = [
+            (
+                "log_bytes",
+                said(&|run| run.log.last_write_age.map(|_| run.log.bytes as f64)),
+                "bytes",
+            ),
+            (
+                "steps",
+                said(&|run| run.step.map(|step| step as f64)),
+                "steps",
+            ),
+            (
+                "validation",
+                said(&|run| {
+                    run.validation
+                        .as_ref()
+                        .map(|validation| validation.done as f64)
+                }),
+                unit,
+            ),
+            ("reads", seen(&|counters| counters.read_bytes), "bytes"),
+            ("writes", seen(&|counters| counters.written_bytes), "bytes"),
+            (
+                "page_faults",
+                seen(&|counters| Some(counters.page_faults)),
+                "faults",
+            ),
+            (
+                "cpu",
+                seen(&|counters| Some(counters.main_cpu_seconds)),
+                "seconds",
+            ),
+            ("gpu_busy", of_gpus(&|gpu| gpu.util, true), "ratio"),
+            ("gpu_power", of_gpus(&|gpu| gpu.power_watts, false), "watts"),
+        ];
+        let working = self.said.gpus.iter().any(|gpu| gpu.state == "working");
+        rows.into_iter()
+            .map(|(witness, [before, after], unit)| Witness {
+                witness,
+                moved: match (before, after) {
+                    // A level, not a count: what moves is a GPU that works.
+                    (_, Some(_)) if witness.starts_with("gpu") => Some(working),
+                    (Some(before), Some(after)) => Some(after > before),
+                    (None, Some(_)) if ["steps", "validation"].contains(&witness) => Some(true),
+                    (_, None) | (None, Some(_)) => None,
+                },
+                before,
+                after,
+                unit: unit.to_owned(),
+            })
+            .collect()
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        let of = |now: &Standing| {
+            let then = self.before.same(now);
+            let rise = |of: &dyn Fn(&Standing) -> Option<f64>| {
+                then.and_then(of)
+                    .zip(of(now))
+                    .map(|(before, after)| after - before)
+            };
+            Process {
+                pid: now.pid,
+                name: now.name.clone(),
+                rank: now.rank,
+                worker: now.worker,
+                state: now.state,
+                waits_in: now.waits_in.clone(),
+                writes_to: now.writes_to.clone(),
+                cpu_seconds: rise(&|one| Some(one.cpu_seconds)),
+                page_faults: rise(&|one| Some(one.page_faults)),
+                read_bytes: rise(&|one| one.read_bytes),
+                written_bytes: rise(&|one| one.written_bytes),
+            }
+        };
+        self.after.standing.iter().map(of).collect()
+    }
+}
+
+/// The word for what the processes did.
+fn word(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Work => "work",
+        Evidence::Busy => "busy",
+        Evidence::Still => "still",
+    }
+}

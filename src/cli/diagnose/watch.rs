@@ -1,0 +1,142 @@
+//! The own eyes of `diagnose`: the exporter's source threads, for as long as it looks. Alone they follow the logs, look
+//! at the processes and the GPUs, and their state gives the verdict. Beside an exporter they look at the processes only.
+//!
+//! Nothing here touches a file: it reads the state, whose lock nobody holds while waiting.
+
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Result;
+
+use super::ask::{Answer, RunSaid, is_named};
+use super::{Args, FIRST, TICK, clock};
+use crate::config::Config;
+use crate::node::gpu::Gpus;
+use crate::node::process::Witnessed;
+use crate::node::procfs::ProcFs;
+use crate::run::worker::NvmlWorker;
+use crate::run::{self, Pace, Sources, Threads};
+use crate::state::{Run, Shared, State};
+use crate::web::view::View;
+
+/// The window ends with the wait: the newest of twelve looks comes up to a twelfth of it before.
+const PART: f64 = 11.0 / 12.0;
+
+/// The threads, and what they have seen.
+pub(super) struct Watch {
+    shared: Shared,
+    /// They end with the program.
+    _threads: Threads,
+}
+
+impl Watch {
+    /// Looks at everything, as an exporter would.
+    pub(super) fn alone(config: Config, args: &Args) -> Result<Self> {
+        let gpus = Box::new(NvmlWorker::new(args.nvml_library.as_deref())?);
+        let watch = Self::start(Shared::default(), config, Some(gpus), args)?;
+        watch.wait(|state| {
+            let read = state.runs.values().all(|run| run.log.lag == 0);
+            let looked = ["process", "nvml"].map(|source| state.sources.contains_key(source));
+            state.exporter.ready && read && looked == [true, true]
+        });
+        Ok(watch)
+    }
+
+    /// Looks at the processes of these runs.
+    pub(super) fn beside(runs: &[RunSaid], args: &Args) -> Result<Self> {
+        let config = Config::default();
+        let shared = Shared::default();
+        for said in runs {
+            let mut run = Run::new(&said.run, config.limits.clone());
+            run.info.log_path.clone_from(&said.log.path);
+            shared.lock().runs.insert(said.run.clone(), run);
+        }
+        let watch = Self::start(shared, config, None, args)?;
+        watch.wait(|state| state.sources.contains_key("process"));
+        Ok(watch)
+    }
+
+    fn start(
+        shared: Shared,
+        mut config: Config,
+        gpus: Option<Box<dyn Gpus>>,
+        args: &Args,
+    ) -> Result<Self> {
+        let window = &mut config.limits.work_window;
+        *window = window.min(PART * args.wait.as_secs_f64());
+        let sources = Sources {
+            gpus,
+            processes: Some(Box::new(ProcFs::new(&args.procfs))),
+        };
+        let threads = run::start(Arc::new(config), sources, Pace::default(), &shared)?;
+        Ok(Self {
+            shared,
+            _threads: threads,
+        })
+    }
+
+    /// Waits for the first look, but not for one that hangs.
+    fn wait(&self, seen: impl Fn(&State) -> bool) {
+        let limit = clock() + FIRST;
+        while clock() < limit && !seen(&self.shared.lock()) {
+            thread::sleep(TICK);
+        }
+    }
+
+    /// The logs have been looked at.
+    pub(super) fn answers(&self) -> bool {
+        self.shared.lock().exporter.ready
+    }
+
+    /// The runs of this name, or all.
+    pub(super) fn names(&self, name: Option<&str>) -> Vec<String> {
+        let state = self.shared.lock();
+        let names = state.runs.keys();
+        names
+            .filter(|run| name.is_none_or(|name| is_named(run, name)))
+            .cloned()
+            .collect()
+    }
+
+    /// What an exporter of this state would answer.
+    pub(super) fn answer(&self) -> Result<Answer> {
+        let now = run::now();
+        let mut state = self.shared.lock();
+        state.check_stall(now);
+        let view = View::of(&state, now);
+        Ok(serde_json::from_value(serde_json::to_value(view)?)?)
+    }
+
+    /// What is known of the run's processes; an error if they may not be seen.
+    pub(super) fn processes(&self, run: &str) -> Result<Option<Witnessed>, String> {
+        let state = self.shared.lock();
+        match state.sources.get("process") {
+            None => Err("the processes have not been looked at yet".to_owned()),
+            Some(source) => match (
+                &state.runs.get(run).and_then(|run| run.processes.clone()),
+                &source.error,
+            ) {
+                (None, Some(why)) => Err(why.clone()),
+                (seen, _) => Ok(seen.clone()),
+            },
+        }
+    }
+
+    /// Somebody of the run lived, wrote or opened something while it was looked at.
+    pub(super) fn is_alive(&self, run: &str) -> bool {
+        let state = self.shared.lock();
+        state.runs.get(run).is_some_and(|run| run.alive)
+    }
+
+    /// A whole window of the run's processes was judged, or there is none to judge.
+    pub(super) fn has_judged(&self, run: &str) -> bool {
+        let seen = self.processes(run).ok().flatten();
+        seen.is_none_or(|seen| seen.evidence.is_some() || seen.seen.pids.is_empty())
+    }
+
+    /// Bytes of the log that are not read yet.
+    pub(super) fn lag(&self, run: &str) -> u64 {
+        let state = self.shared.lock();
+        state.runs.get(run).map_or(0, |run| run.log.lag)
+    }
+}
