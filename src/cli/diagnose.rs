@@ -23,6 +23,7 @@
 
 mod ask;
 mod looks;
+mod moved;
 mod next;
 mod print;
 mod report;

@@ -1,9 +1,10 @@
 //! What two looks at a run say. Pure but for the taking of a sight: two of them in, one diagnosis out. The verdict and its
 //! words are the exporter's; what is decided here is only how far the looks themselves bear it out.
 
-use super::ask::{Clock, Gpu, RunSaid};
+use super::ask::{Clock, RunSaid};
+use super::moved::{processes, witnesses};
 use super::next::next;
-use super::report::{Diagnosis, Outcome, Process, Sure, Witness};
+use super::report::{Diagnosis, Outcome, Sure};
 use super::watch::Watch;
 use crate::job::verdict::{Seconds, Verdict};
 use crate::node::process::{Counters, Evidence, Witnessed, judge};
@@ -50,7 +51,7 @@ impl Sight {
         seen.map(|seen| seen.seen.pids.clone()).unwrap_or_default()
     }
 
-    fn counters(&self) -> Option<&Counters> {
+    pub(super) fn counters(&self) -> Option<&Counters> {
         self.seen.as_ref().map(|seen| &seen.seen.counters)
     }
 
@@ -93,8 +94,8 @@ impl Diagnosis {
             progress: said.progress,
             work: said.work,
             evidence: looks.evidence().map(word),
-            witnesses: looks.witnesses(),
-            processes: looks.processes(),
+            witnesses: witnesses(before, after, &said),
+            processes: processes(before, after),
             next: next(outcome, before, after, &said),
         }
     }
@@ -126,6 +127,11 @@ impl Looks<'_> {
                 Outcome::Hung,
                 Sure::Sure,
                 "its processes have shown work before in such a phase, and show none now",
+            ),
+            Verdict::Hung if self.younger() => said(
+                Outcome::NotTold,
+                Sure::Unsure,
+                "its processes began after the log's last word: that may be of others, and these only starting",
             ),
             Verdict::Hung => said(
                 Outcome::Hung,
@@ -177,6 +183,8 @@ impl Looks<'_> {
                 "its log is not read to the end: {} bytes are left; give a longer --wait",
                 self.after.lag
             ))
+        } else if self.stood(|one| one.stopped() || one.writes_to.is_some()) {
+            Err("it is not late yet, but one of its processes can do nothing".to_owned())
         } else if lately(self.said.progress) {
             Ok("its numbers advanced while it was looked at")
         } else if self.evidence() == Some(Evidence::Work) || lately(self.said.work) {
@@ -205,7 +213,7 @@ impl Looks<'_> {
     /// What weakens or explains the answer.
     fn limits(&self, verdict: Option<Verdict>) -> Vec<String> {
         let mut why = Vec::new();
-        let (before, after) = (self.before, self.after);
+        let after = self.after;
         let stopped = after.standing.iter().filter(|process| process.stopped());
         let stopped = stopped.count();
         if stopped > 0 && verdict != Some(Verdict::Suspended) {
@@ -214,19 +222,13 @@ impl Looks<'_> {
                 after.standing.len()
             ));
         }
-        let blocked = after.standing.iter().filter(|now| {
-            now.writes_to.is_some() && before.same(now).is_some_and(|then| now.stands_since(then))
-        });
-        if blocked.count() > 0 {
+        if self.stood(|one| one.writes_to.is_some()) {
             why.push(
                 "a main thread stood in a write to stdout or stderr all the time: whoever reads that pipe does not"
                     .to_owned(),
             );
         }
-        let stuck = after.standing.iter().filter(|now| {
-            now.state == 'D' && before.same(now).is_some_and(|then| now.stands_since(then))
-        });
-        if stuck.count() > 0 {
+        if self.stood(|one| one.state == 'D') {
             why.push(
                 "a main thread was in uninterruptible sleep all the time: storage or a driver"
                     .to_owned(),
@@ -276,10 +278,22 @@ impl Looks<'_> {
         why
     }
 
+    /// A process of this kind stood in one place all the time.
+    fn stood(&self, kind: impl Fn(&Standing) -> bool) -> bool {
+        let stood = |now: &Standing| {
+            let then = self.before.same(now);
+            kind(now) && then.is_some_and(|then| now.stands_since(then))
+        };
+        self.after.standing.iter().any(stood)
+    }
+
     fn headline(&self, outcome: Outcome) -> String {
         match outcome {
             Outcome::Nobody => "Nobody writes its log".to_owned(),
             Outcome::NotTold if self.said.headline.is_empty() => "No answer".to_owned(),
+            Outcome::NotTold if self.said.verdict == Verdict::Hung.name() => {
+                "Starting, or hung: its log is older than its processes".to_owned()
+            }
             // The exporter's words tell of its own past, which is none here.
             Outcome::NotTold if self.alone && self.after.hidden.is_some() && !self.after.alive => {
                 "Not judged: its processes may not be seen".to_owned()
@@ -295,6 +309,13 @@ impl Looks<'_> {
     /// Alone: everybody may be seen, and nobody is there.
     fn nobody(&self) -> bool {
         self.alone && self.after.hidden.is_none() && self.after.seen.is_none() && !self.after.alive
+    }
+
+    /// Alone: nobody who lives was there when the log was last written.
+    fn younger(&self) -> bool {
+        let (all, last) = (&self.after.standing, self.said.log.last_write_age);
+        let began_later = |age: f64| all.iter().all(|process| process.age + 1.0 < age);
+        self.alone && !all.is_empty() && last.is_some_and(began_later)
     }
 
     /// Clock Q is over its ceiling, and nobody is busy.
@@ -321,110 +342,6 @@ impl Looks<'_> {
         whole.map_or(newest, |(before, after)| {
             Some(judge(before, after, self.seconds, 1.0))
         })
-    }
-
-    fn witnesses(&self) -> Vec<Witness> {
-        let (before, after) = (self.before, self.after);
-        let said = |of: &dyn Fn(&RunSaid) -> Option<f64>| {
-            [before, after].map(|sight| sight.said.as_ref().and_then(of))
-        };
-        let seen = |of: &dyn Fn(&Counters) -> Option<f64>| {
-            [before, after].map(|sight| sight.counters().and_then(of))
-        };
-        let of_gpus = |of: &dyn Fn(&Gpu) -> Option<f64>, mean: bool| {
-            said(&|run| {
-                let all: Option<Vec<f64>> = run.gpus.iter().map(of).collect();
-                let all = all.filter(|all| !all.is_empty())?;
-                let sum: f64 = all.iter().sum();
-                Some(if mean { sum / all.len() as f64 } else { sum })
-            })
-        };
-        let unit = self
-            .said
-            .validation
-            .as_ref()
-            .map(|validation| validation.source.as_str());
-        let unit = if unit == Some("files") {
-            "files"
-        } else {
-            "batches"
-        };
-        let rows = [
-            (
-                "log_bytes",
-                said(&|run| run.log.last_write_age.map(|_| run.log.bytes as f64)),
-                "bytes",
-            ),
-            (
-                "steps",
-                said(&|run| run.step.map(|step| step as f64)),
-                "steps",
-            ),
-            (
-                "validation",
-                said(&|run| {
-                    run.validation
-                        .as_ref()
-                        .map(|validation| validation.done as f64)
-                }),
-                unit,
-            ),
-            ("reads", seen(&|counters| counters.read_bytes), "bytes"),
-            ("writes", seen(&|counters| counters.written_bytes), "bytes"),
-            (
-                "page_faults",
-                seen(&|counters| Some(counters.page_faults)),
-                "faults",
-            ),
-            (
-                "cpu",
-                seen(&|counters| Some(counters.main_cpu_seconds)),
-                "seconds",
-            ),
-            ("gpu_busy", of_gpus(&|gpu| gpu.util, true), "ratio"),
-            ("gpu_power", of_gpus(&|gpu| gpu.power_watts, false), "watts"),
-        ];
-        let working = self.said.gpus.iter().any(|gpu| gpu.state == "working");
-        rows.into_iter()
-            .map(|(witness, [before, after], unit)| Witness {
-                witness,
-                moved: match (before, after) {
-                    // A level, not a count: what moves is a GPU that works.
-                    (_, Some(_)) if witness.starts_with("gpu") => Some(working),
-                    (Some(before), Some(after)) => Some(after > before),
-                    (None, Some(_)) if ["steps", "validation"].contains(&witness) => Some(true),
-                    (_, None) | (None, Some(_)) => None,
-                },
-                before,
-                after,
-                unit: unit.to_owned(),
-            })
-            .collect()
-    }
-
-    fn processes(&self) -> Vec<Process> {
-        let of = |now: &Standing| {
-            let then = self.before.same(now);
-            let rise = |of: &dyn Fn(&Standing) -> Option<f64>| {
-                then.and_then(of)
-                    .zip(of(now))
-                    .map(|(before, after)| after - before)
-            };
-            Process {
-                pid: now.pid,
-                name: now.name.clone(),
-                rank: now.rank,
-                worker: now.worker,
-                state: now.state,
-                waits_in: now.waits_in.clone(),
-                writes_to: now.writes_to.clone(),
-                cpu_seconds: rise(&|one| Some(one.cpu_seconds)),
-                page_faults: rise(&|one| Some(one.page_faults)),
-                read_bytes: rise(&|one| one.read_bytes),
-                written_bytes: rise(&|one| one.written_bytes),
-            }
-        };
-        self.after.standing.iter().map(of).collect()
     }
 }
 

@@ -46,7 +46,11 @@ fn tell(text: &mut String, run: &Diagnosis) {
     );
     line(
         text,
-        &format!("  {} (exit code {})", run.sure.name(), run.exit_code),
+        &format!(
+            "  how sure: {}; exit code {}",
+            run.sure.name(),
+            run.exit_code
+        ),
     );
     for why in &run.why {
         line(text, &format!("  - {}", plain(why)));

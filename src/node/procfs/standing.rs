@@ -22,6 +22,8 @@ pub struct Standing {
     pub state: char,
     /// When it began, in clock ticks since the machine did: tells it from another one with its id.
     pub started: u64,
+    /// How long ago that was, in seconds.
+    pub age: f64,
     /// CPU time in seconds.
     pub cpu_seconds: f64,
     /// Page faults, minor and major.
@@ -47,6 +49,10 @@ impl Standing {
         };
         let process = Stat::parse(&text("stat".to_owned())?)?;
         let main = Stat::parse(&text(format!("task/{pid}/stat"))?)?;
+        let uptime = slurp(&root.join("uptime"), &mut Vec::new())
+            .ok()?
+            .into_owned();
+        let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
         let io = text(format!("task/{pid}/io")).and_then(|text| Io::parse(&text));
         let waits_in = text("wchan".to_owned()).filter(|name| !["", "0"].contains(&name.trim()));
         let number = text("syscall".to_owned()).and_then(|call| written_to(&call));
@@ -66,6 +72,7 @@ impl Standing {
             name: process.name,
             state: main.state,
             started: process.started,
+            age: uptime - process.started as f64 / TICKS,
             cpu_seconds: main.cpu as f64 / TICKS,
             page_faults: main.faults as f64,
             read_bytes: io.map(|io| io.read as f64),
