@@ -19,7 +19,7 @@
 //! | 5 | over: finished, cancelled, preempted, failed or vanished; the verdict says which |
 //! | 6 | suspended: all its processes are stopped |
 //!
-//! Of several runs, the code is that of the one that needs somebody most. `--json` prints one [`report::Report`].
+//! Of several runs, the code is that of the one that needs somebody most. `--json` prints one `Report` (in `report`).
 
 mod ask;
 mod looks;
@@ -48,7 +48,7 @@ use crate::node::procfs::outlet::log_of;
 use crate::node::procfs::standing::Standing;
 
 /// It takes at most so much longer than the wait: asking an exporter, the first look, the last one.
-pub const BOUND: Duration = Duration::from_secs(20);
+pub const BOUND: Duration = Duration::from_secs(30);
 /// The first look is waited for so long, and the last one after the wait.
 const FIRST: Duration = Duration::from_secs(5);
 const LAST: Duration = Duration::from_secs(2);

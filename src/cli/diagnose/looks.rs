@@ -120,12 +120,12 @@ impl Looks<'_> {
         match verdict {
             Verdict::LostRank => said(
                 Outcome::Hung,
-                Sure::Sure,
+                Sure::Seen,
                 "a process of it is stopped while others wait for it",
             ),
             Verdict::Hung if self.quiet() => said(
                 Outcome::Hung,
-                Sure::Sure,
+                Sure::Seen,
                 "its processes have shown work before in such a phase, and show none now",
             ),
             Verdict::Hung if self.younger() => said(
@@ -140,7 +140,7 @@ impl Looks<'_> {
             ),
             Verdict::Suspended => said(
                 Outcome::Suspended,
-                Sure::Sure,
+                Sure::Seen,
                 "all its processes are stopped",
             ),
             Verdict::Finished
@@ -149,7 +149,7 @@ impl Looks<'_> {
             | Verdict::Failed
             | Verdict::Vanished
             | Verdict::Closing => {
-                said(Outcome::Over, Sure::Sure, "its log or its processes say so")
+                said(Outcome::Over, Sure::Seen, "its log or its processes say so")
             }
             Verdict::NotJudged if self.nobody() => said(
                 Outcome::Nobody,
@@ -205,7 +205,7 @@ impl Looks<'_> {
             ))
         };
         match moved {
-            Ok(why) => (Outcome::Healthy, Sure::Sure, vec![why.to_owned()]),
+            Ok(why) => (Outcome::Healthy, Sure::Seen, vec![why.to_owned()]),
             Err(why) => (Outcome::NotTold, Sure::Unsure, vec![why]),
         }
     }

@@ -6,6 +6,9 @@ use std::fmt::Write;
 use super::report::{Diagnosis, Process, Report, Witness};
 use crate::web::view::grouped;
 
+/// So many processes have a line of their own; ranks come before their workers.
+const SHOWN: usize = 24;
+
 /// The text of a report.
 pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
@@ -67,8 +70,14 @@ fn tell(text: &mut String, run: &Diagnosis) {
             text,
             "\n  pid       rank  state  waits in                      cpu   faults      read   written",
         );
-        for process in &run.processes {
+        for process in run.processes.iter().take(SHOWN) {
             line(text, &stand(process));
+        }
+        if run.processes.len() > SHOWN {
+            line(
+                text,
+                &format!("  and {} more: --json has all", run.processes.len() - SHOWN),
+            );
         }
     }
     if !run.next.is_empty() {

@@ -103,7 +103,8 @@ pub(super) struct Process {
 #[serde(rename_all = "lowercase")]
 pub(super) enum Sure {
     /// It was seen.
-    Sure,
+    #[serde(rename = "sure")]
+    Seen,
     /// Only time speaks for it.
     Likely,
     /// It cannot be told.
@@ -114,7 +115,7 @@ impl Sure {
     /// The word for people.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Sure => "sure",
+            Self::Seen => "sure",
             Self::Likely => "likely",
             Self::Unsure => "unsure",
         }

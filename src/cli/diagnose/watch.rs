@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -21,6 +22,9 @@ use crate::web::view::View;
 
 /// The window ends with the wait: the newest of twelve looks comes up to a twelfth of it before.
 const PART: f64 = 11.0 / 12.0;
+/// So many looks make a window, and no longer one than this is looked over.
+const LOOKS: u32 = 12;
+const WINDOW: Duration = Duration::from_secs(60);
 
 /// The threads, and what they have seen.
 pub(super) struct Watch {
@@ -34,10 +38,18 @@ impl Watch {
     pub(super) fn alone(config: Config, args: &Args) -> Result<Self> {
         let gpus = Box::new(NvmlWorker::new(args.nvml_library.as_deref())?);
         let watch = Self::start(Shared::default(), config, Some(gpus), args)?;
-        watch.wait(|state| {
+        watch.wait(FIRST, |state| {
             let read = state.runs.values().all(|run| run.log.lag == 0);
-            let looked = ["process", "nvml"].map(|source| state.sources.contains_key(source));
-            state.exporter.ready && read && looked == [true, true]
+            state.exporter.ready && read && state.sources.contains_key("nvml")
+        });
+        // Only a look that began when the runs were known is one at their processes.
+        let known = run::now();
+        let pause = args.wait.min(WINDOW) / LOOKS;
+        watch.wait(FIRST + pause, |state| {
+            state.sources.get("process").is_some_and(|source| {
+                let began = source.last_success.map(|ended| ended - source.duration);
+                source.error.is_some() || began.is_some_and(|began| began >= known)
+            })
         });
         Ok(watch)
     }
@@ -52,7 +64,7 @@ impl Watch {
             shared.lock().runs.insert(said.run.clone(), run);
         }
         let watch = Self::start(shared, config, None, args)?;
-        watch.wait(|state| state.sources.contains_key("process"));
+        watch.wait(FIRST, |state| state.sources.contains_key("process"));
         Ok(watch)
     }
 
@@ -76,8 +88,8 @@ impl Watch {
     }
 
     /// Waits for the first look, but not for one that hangs.
-    fn wait(&self, seen: impl Fn(&State) -> bool) {
-        let limit = clock() + FIRST;
+    fn wait(&self, patience: Duration, seen: impl Fn(&State) -> bool) {
+        let limit = clock() + patience;
         while clock() < limit && !seen(&self.shared.lock()) {
             thread::sleep(TICK);
         }
