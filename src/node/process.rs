@@ -151,7 +151,7 @@ impl Window {
         if let Some((newest, _)) = self.looks.back()
             && (self.is_anew(&counters) || at < *newest)
         {
-            self.forget();
+            self.looks.clear();
             self.worked_at = self.worked_at.filter(|&worked| worked <= at);
         }
         let just_now = self.bursts(at, &counters);
@@ -168,11 +168,6 @@ impl Window {
             self.worked_at = Some(at);
         }
         (evidence == Evidence::Work || at - since >= self.length).then_some(evidence)
-    }
-
-    /// What follows is of other processes.
-    fn forget(&mut self) {
-        self.looks.clear();
     }
 
     /// When work was last seen: at the newest look at which both the time since the look before and the newest part of
@@ -289,9 +284,9 @@ impl Watcher {
         // What others have done before, such as ranks that are told from their launcher later, is no work of this window.
         let others = !self.pids.is_empty() && !seen.pids.is_empty();
         if others && !seen.pids.iter().any(|pid| self.pids.contains(pid)) {
-            self.window.forget();
-            self.most_ranks = None;
-        } else if self.window.is_anew(&seen.counters) {
+            self.window.looks.clear();
+        }
+        if self.window.looks.is_empty() || self.window.is_anew(&seen.counters) {
             self.most_ranks = None;
         }
         self.most_ranks = self.most_ranks.max(seen.counters.ranks);
@@ -409,3 +404,33 @@ pub const METRICS: &[Metric<Witnessed>] = &[
         |p| Some(p.seen.counters.page_faults),
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_have_done_is_no_work_of_this_window() {
+        let look = |pid, read_bytes| Seen {
+            pids: vec![pid],
+            counters: Counters {
+                processes: 1,
+                read_bytes: Some(read_bytes),
+                written_bytes: Some(0.0),
+                ..Counters::default()
+            },
+        };
+        let mut watcher = Watcher::new(10.0, 1.0);
+        watcher.look(0.0, look(1, 0.0));
+        // The launcher was taken for the job; its rank has read a lot, long ago.
+        let looks = [5.0, 10.0, 16.0].map(|at| watcher.look(at, look(2, 1e9)));
+        let evidence = looks.map(|found| {
+            let Found::There(witnessed, worked) = found else {
+                panic!("{found:?}");
+            };
+            (witnessed.evidence, worked)
+        });
+        let still = (Some(Evidence::Still), false);
+        assert_eq!(evidence, [(None, false), (None, false), still]);
+    }
+}
