@@ -91,7 +91,11 @@ pub fn start(
     pace: Pace,
     shared: &Shared,
 ) -> std::io::Result<Threads> {
-    shared.lock().exporter.runs_limit = config.run_max;
+    {
+        let exporter = &mut shared.lock().exporter;
+        exporter.runs_limit = config.run_max;
+        exporter.looks_for = config.logs.iter().map(|log| log.path.clone()).collect();
+    }
     let (alive, done) = sync_channel(0);
     let mut threads = Threads {
         wakes: Vec::new(),

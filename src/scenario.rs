@@ -202,6 +202,7 @@ impl Run {
                 files_opened: None,
                 ..counters
             },
+            ..Seen::default()
         }
     }
 

@@ -3,6 +3,7 @@
 //! Data and health are kept apart: a failed reading leaves no data, so a stale value is never shown as live. The source
 //! threads write here, a scrape renders one snapshot of it and touches nothing else: no driver, no `/proc`, no file.
 
+pub mod history;
 pub mod metrics;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use crate::job::{Job, Phase, Unix};
 use crate::log::blocks::Blocks;
 use crate::node::gpu::{Baselines, Gpu, GpuState};
 use crate::node::process::{Found, Witnessed};
+use history::History;
 
 /// A round of the file thread takes less than a second; after so many it hangs in a read.
 const STALL: f64 = 15.0;
@@ -97,6 +99,8 @@ pub struct Run {
     pub shares_data: bool,
     /// Distinct validation files opened, over all passes; absent where no folder is watched.
     pub files_opened: Option<u64>,
+    /// Its last hours.
+    pub history: History,
 }
 
 /// Who and what a run is; empty where unknown.
@@ -116,6 +120,8 @@ pub struct Info {
     pub kubernetes_pod: String,
     /// The path of its log.
     pub log_path: String,
+    /// A folder of its validation samples is configured.
+    pub val_data: bool,
     /// How many nodes it should have, where that is configured.
     pub nodes: Option<u64>,
     /// How loudly its alerts speak, where that is configured.
@@ -160,6 +166,7 @@ impl Run {
             gpus: Vec::new(),
             shares_data: false,
             files_opened: None,
+            history: History::default(),
         }
     }
 
@@ -284,6 +291,7 @@ impl State {
                 .filter(|gpu| run.holds(gpu))
                 .map(|gpu| (gpu.index, gpu.uuid.clone()))
                 .collect();
+            run.remember_gpus(&gpus, now);
         }
         self.gpus = Reading {
             data: Some(gpus),
@@ -324,6 +332,7 @@ impl State {
             let suspended = run.processes.as_ref().is_some_and(Witnessed::suspended);
             run.job.tick(now, suspended);
             run.log.stalled = false;
+            run.remember_phase(now);
         }
     }
 
@@ -363,6 +372,10 @@ impl State {
 pub struct Exporter {
     /// The time of this scrape.
     pub now: Unix,
+    /// The node's name.
+    pub host: String,
+    /// The logs that are looked for: paths and patterns.
+    pub looks_for: Vec<String>,
     /// The newest reload of the configuration succeeded.
     pub config_loaded: bool,
     /// The first look at the logs is done.
@@ -381,6 +394,8 @@ impl Default for Exporter {
     fn default() -> Self {
         Self {
             now: 0.0,
+            host: String::new(),
+            looks_for: Vec::new(),
             config_loaded: true,
             ready: false,
             runs: 0,

@@ -22,8 +22,10 @@ pub trait Processes: Send {
 /// The processes of one run at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Ranks and loader workers.
+    /// Ranks, and then loader workers.
     pub pids: Vec<u32>,
+    /// How many of them are ranks; absent where that is not told.
+    pub ranks: Option<u64>,
     /// Their counters.
     pub counters: Counters,
 }

@@ -54,6 +54,7 @@ pub(super) fn run(
     }
     let host = fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| String::new(), |h| h.trim().to_owned());
+    shared.lock().exporter.host.clone_from(&host);
     let mut files = Files {
         config,
         shared,

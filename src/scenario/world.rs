@@ -113,6 +113,7 @@ impl Played {
         Some(Seen {
             pids,
             counters: total,
+            ..Seen::default()
         })
     }
 

@@ -15,6 +15,7 @@ fn run(name: &str, pid: u32, now: Unix) -> Run {
         seen: Seen {
             pids: vec![pid],
             counters,
+            ..Seen::default()
         },
         evidence: None,
         most_ranks: None,
@@ -97,6 +98,7 @@ fn nobody_there_tells_something_only_if_somebody_was() {
             main_cpu_seconds: cpu,
             ..Counters::default()
         },
+        ..Seen::default()
     };
     let mut state = State::default();
     state.runs.insert("a".to_owned(), run("a", 1, 100.0));

@@ -112,6 +112,8 @@ impl Tally {
             let unchanged = self.count(table, id, &look);
             let counters = &mut seen.counters;
             seen.pids.push(pid);
+            let rank = roles.ranks.contains(&pid);
+            seen.ranks = Some(seen.ranks.unwrap_or(0) + u64::from(rank));
             counters.processes += 1;
             if roles.named.contains(&pid) {
                 counters.ranks = Some(counters.ranks.unwrap_or(0) + 1);

@@ -116,6 +116,7 @@ impl Files<'_> {
             run.info.team.clone_from(&source.team);
             run.info.alerting = source.alerting;
             run.info.nodes = source.nodes;
+            run.info.val_data = !source.val_data.is_empty();
             run.job.files_planned = source.val_files;
             state.runs.insert(name.clone(), run);
         }
