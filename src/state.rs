@@ -336,9 +336,14 @@ impl State {
         }
     }
 
-    /// Tells whether the file thread still works; if it hangs in one log, nothing is known of any.
+    /// The file thread hangs in one log: nothing is known of any.
+    pub fn stalled(&self, now: Unix) -> bool {
+        self.files_at_work.is_some_and(|at| now - at > STALL)
+    }
+
+    /// Marks all runs if the file thread hangs.
     pub fn check_stall(&mut self, now: Unix) {
-        let stalled = self.files_at_work.is_some_and(|at| now - at > STALL);
+        let stalled = self.stalled(now);
         self.runs
             .values_mut()
             .for_each(|run| run.log.stalled = stalled);

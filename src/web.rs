@@ -1,25 +1,33 @@
 //! The door: what can be asked over HTTP. A request renders the state and touches nothing else.
 
+mod card;
+mod html;
 pub mod page;
+mod timeline;
 pub mod view;
+pub mod words;
 
 use std::future::Future;
 
 use axum::Router;
-use axum::extract::State as Extract;
+use axum::extract::{Path, Query, State as Extract};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::get;
+use include_dir::{Dir, include_dir};
 use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
+use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::job::Unix;
 use crate::state::Shared;
 use crate::state::metrics::all_metrics;
 use view::View;
+
+static RUNBOOKS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/alerts/runbooks");
 
 /// What the handlers need.
 #[derive(Clone)]
@@ -47,6 +55,7 @@ pub fn router(shared: Shared, clock: fn() -> Unix) -> Router {
         .route("/", get(status))
         .route("/metrics", get(metrics))
         .route("/api/v1/runs", get(runs))
+        .route("/runbooks/{name}", get(runbook))
         .route("/-/healthy", get(|| async { "Healthy.\n" }))
         .route("/-/ready", get(ready))
         .with_state(Door {
@@ -67,12 +76,19 @@ pub async fn serve(
         .await
 }
 
-async fn status(Extract(door): Extract<Door>) -> Html<String> {
-    Html(page::render(&door.view()))
+async fn status(Extract(door): Extract<Door>, Query(asked): Query<page::Asked>) -> Html<String> {
+    Html(page::render(&door.view(), &asked))
 }
 
-async fn runs(Extract(door): Extract<Door>) -> Json<View> {
-    Json(door.view())
+async fn runs(Extract(door): Extract<Door>) -> Json<Value> {
+    Json(door.view().json())
+}
+
+/// A runbook as text: at three in the morning, on a network without a way out, it is where the hung run is.
+async fn runbook(Path(name): Path<String>) -> Result<&'static str, StatusCode> {
+    let file = RUNBOOKS.get_file(format!("{name}.md"));
+    file.and_then(|file| file.contents_utf8())
+        .ok_or(StatusCode::NOT_FOUND)
 }
 
 async fn ready(Extract(door): Extract<Door>) -> (StatusCode, &'static str) {

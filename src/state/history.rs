@@ -262,7 +262,7 @@ mod tests {
     fn slots_widen_and_keep_their_means_and_their_gaps() {
         let mut history = History::default();
         for second in 0..300_u32 {
-            let util = (second < 100 || second >= 200).then_some(f64::from(second / 100) / 4.0);
+            let util = (!(100..200).contains(&second)).then_some(f64::from(second / 100) / 4.0);
             history.drew(util, Some(80.0), f64::from(second) + 0.5);
         }
         let at_first: Vec<_> = history.samples().collect();

@@ -1,296 +1,258 @@
 //! The status page: a view -> HTML. It needs no script and nothing from outside, and refreshes itself.
+//!
+//! A few runs are shown whole. Of many, each has one row, those that need somebody first, and only these are unfolded:
+//! the page stays small, and `/?run=NAME` has everything of one.
 
 use std::fmt::Write;
 
-use super::view::{Clock, GpuView, RunView, View, grouped};
+use super::card::{self, mark};
+use super::html::{address, escape, time_of_day};
+use super::view::{RunView, View};
 use crate::job::verdict::Seconds;
 
+/// Up to so many runs are all shown whole.
+const FEW: usize = 4;
+/// Of more, so many that need somebody are.
+const UNFOLDED: usize = 3;
+/// And so many others are there to be unfolded.
+const FOLDED: usize = 12;
+/// The most rows of the overview.
+const ROWS: usize = 500;
+/// The most log patterns and blind spots that are named.
+const NAMED: usize = 20;
+/// Seconds between two pages.
+const REFRESH: u32 = 5;
+
+/// What a request asks of the page.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+pub struct Asked {
+    /// Only this run.
+    pub run: Option<String>,
+    /// Anything: the page stays as it is.
+    pub pause: Option<String>,
+}
+
 /// The page.
-pub fn render(view: &View) -> String {
-    let mut html = String::with_capacity(16 * 1024);
-    let worst = ["critical", "warning"]
-        .into_iter()
-        .find(|level| view.runs.iter().any(|run| run.level == *level));
-    let title = match worst {
-        Some(level) => format!(
-            "{} {level}: ",
-            view.runs.iter().filter(|run| run.level == level).count()
-        ),
-        None => String::new(),
+pub fn render(view: &View, asked: &Asked) -> String {
+    let mut html = String::with_capacity(32 * 1024);
+    head(&mut html, view, asked);
+    html.push_str("<main>");
+    if !view.looking {
+        blind(&mut html, view);
+    }
+    match &asked.run {
+        Some(name) => one(&mut html, view, name),
+        None => all(&mut html, view),
+    }
+    if !view.blind_spots.is_empty() {
+        html.push_str(
+            "<section class=\"spots\"><h2>What it cannot see, and how to mend that</h2><ul>",
+        );
+        items(&mut html, &view.blind_spots);
+        html.push_str("</ul></section>");
+    }
+    html.push_str("</main>");
+    foot(&mut html, view, asked);
+    html
+}
+
+fn head(html: &mut String, view: &View, asked: &Asked) {
+    let count = |level| view.runs.iter().filter(|run| run.level == level).count();
+    let (color, title) = match (view.looking, count("critical"), count("warning")) {
+        (false, _, _) => (WARNING, "blind: ".to_owned()),
+        (true, 0, 0) if view.runs.is_empty() => (NEUTRAL, String::new()),
+        (true, 0, 0) => (OK, String::new()),
+        (true, 0, n) => (WARNING, format!("{n} to look at: ")),
+        (true, n, _) => (CRITICAL, format!("{n} critical: ")),
+    };
+    let refresh = match asked.pause {
+        Some(_) => String::new(),
+        None => format!("<meta http-equiv=\"refresh\" content=\"{REFRESH}\">"),
+    };
+    let host = if view.host.is_empty() {
+        String::new()
+    } else {
+        format!("<span>{}</span>", escape(&view.host))
     };
     let _ = write!(
         html,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <meta name=\"color-scheme\" content=\"light dark\"><meta http-equiv=\"refresh\" content=\"2\">\
-         <link rel=\"icon\" href=\"data:,\"><title>{}training-exporter</title><style>{STYLE}</style></head><body>\
-         <header><h1>training-exporter</h1><nav><a href=\"/metrics\">metrics</a> <a href=\"/api/v1/runs\">json</a></nav>\
-         </header><main>",
-        escape(&title),
+         <meta name=\"color-scheme\" content=\"light dark\">{refresh}\
+         <link rel=\"icon\" href=\"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E\
+         %3Ccircle cx='4' cy='4' r='4' fill='%23{color}'/%3E%3C/svg%3E\">\
+         <title>{title}training-exporter {}</title><style>{STYLE}</style></head><body>\
+         <header><h1><a href=\"/\">training-exporter</a> {host}</h1>\
+         <nav aria-label=\"Other forms\"><a href=\"/metrics\">Metrics</a> <a href=\"/api/v1/runs\">JSON</a></nav></header>",
+        escape(&view.host),
     );
-    for run in &view.runs {
-        card(&mut html, run);
-    }
-    if !view.blind_spots.is_empty() {
-        html += "<section class=\"blind\"><h2>What it cannot see</h2><ul>";
-        for spot in &view.blind_spots {
-            let _ = write!(html, "<li>{}</li>", escape(spot));
-        }
-        html += "</ul></section>";
-    }
-    let _ = write!(
-        html,
-        "</main><footer>version {}, as of {} UTC, refreshed every 2 s</footer></body></html>",
-        escape(view.version),
-        time_of_day(view.now)
-    );
-    html
 }
 
-fn card(html: &mut String, run: &RunView) {
+/// Nothing from anywhere but this answer: no script, no request.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+/// The colours of the icon, by which a tab is told from others.
+const OK: &str = "1a7f4b";
+const WARNING: &str = "b97f00";
+const CRITICAL: &str = "d1242f";
+const NEUTRAL: &str = "8b949e";
+
+/// The logs are not looked at: whatever stands below is old, and so is that nothing stands there.
+fn blind(html: &mut String, view: &View) {
+    let text = if view.runs.is_empty() {
+        "The logs have not been looked at yet, or do not answer: that no run is shown means nothing."
+    } else {
+        "The logs do not answer: nothing below is newer than their last answer."
+    };
     let _ = write!(
         html,
-        "<article class=\"{}\"><h2>{}</h2><p class=\"verdict\"><span class=\"mark\">{}</span> {}</p>\
-         <p class=\"because\">{}</p>",
-        run.level,
-        escape(&run.run),
-        match run.level {
-            "critical" => "ACT",
-            "warning" => "LOOK",
-            "unknown" => "-",
-            _ => "OK",
-        },
-        escape(&run.headline),
-        escape(&run.because),
+        "<p class=\"alarm\" role=\"alert\"><b>Blind.</b> {text}</p>"
     );
-    if let Some(validation) = run
-        .validation
-        .filter(|validation| validation.total.is_some())
-    {
-        let percent = validation.ratio.map(|ratio| 100.0 * ratio);
-        let label = match (percent, validation.total) {
-            (Some(percent), Some(total)) => {
-                format!(
-                    "{percent:.1} % ({} of {})",
-                    grouped(validation.done),
-                    grouped(total)
-                )
-            }
-            _ => format!("{} so far", grouped(validation.done)),
-        };
-        bar(
-            html,
-            "Validation",
-            percent,
-            &format!("{label}, from {}", from(validation.source)),
-            "progress",
-        );
-    }
-    for (name, clock) in [
-        ("Since last progress", run.progress),
-        ("Since last work", run.work),
-    ] {
-        if let Some(Clock {
-            age,
-            ceiling,
-            learned,
-        }) = clock
-        {
-            let whence = if learned { ", learned" } else { "" };
-            let text = format!("{} of {} allowed{whence}", Seconds(age), Seconds(ceiling));
-            let class = if age > ceiling { "clock over" } else { "clock" };
-            bar(
+}
+
+fn one(html: &mut String, view: &View, name: &str) {
+    html.push_str("<p class=\"back\"><a href=\"/\">All runs of this node</a></p>");
+    match view.runs.iter().find(|run| run.run == name) {
+        Some(run) => card::whole(html, run, 0, view.now),
+        None => {
+            let _ = write!(
                 html,
-                name,
-                Some((100.0 * age / ceiling).min(100.0)),
-                &text,
-                class,
+                "<section class=\"empty\"><h2>No run of this name is known now</h2><p>{}</p></section>",
+                escape(name)
             );
         }
     }
-    html.push_str("<dl>");
-    let mut fact = |name: &str, value: String| {
+}
+
+fn all(html: &mut String, view: &View) {
+    if view.runs.is_empty() {
+        empty(html, view);
+    } else if view.runs.len() <= FEW {
+        for (n, run) in view.runs.iter().enumerate() {
+            card::whole(html, run, n, view.now);
+        }
+    } else {
+        overview(html, view);
+        let (mut whole, mut folded) = (0, 0);
+        for (n, run) in view.runs.iter().enumerate() {
+            if whole < UNFOLDED && matches!(run.level, "critical" | "warning") {
+                whole += 1;
+                card::whole(html, run, n, view.now);
+            } else if folded < FOLDED {
+                folded += 1;
+                let _ = write!(
+                    html,
+                    "<details class=\"fold\"><summary>{} <span>{}</span></summary>",
+                    escape(&run.run),
+                    escape(&run.title)
+                );
+                card::whole(html, run, n, view.now);
+                html.push_str("</details>");
+            }
+        }
+    }
+}
+
+fn overview(html: &mut String, view: &View) {
+    let count = |level| view.runs.iter().filter(|run| run.level == level).count();
+    let parts: Vec<String> = ["critical", "warning", "unknown", "ok"]
+        .into_iter()
+        .map(|level| (count(level), mark(level)))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, mark)| format!("{n} {}", mark.to_lowercase()))
+        .collect();
+    let _ = write!(
+        html,
+        "<section class=\"overview\"><h2>{} runs: {}</h2><ol>",
+        view.runs.len(),
+        parts.join(", ").replace(" ok", " OK")
+    );
+    view.runs.iter().take(ROWS).for_each(|run| row(html, run));
+    html.push_str("</ol>");
+    if let Some(more) = view.runs.len().checked_sub(ROWS).filter(|more| *more > 0) {
         let _ = write!(
             html,
-            "<div><dt>{name}</dt><dd>{}</dd></div>",
-            escape(&value)
+            "<p>And {more} more, none of them worse: <a href=\"/api/v1/runs\">all as JSON</a>.</p>"
         );
-    };
-    let of = |done: Option<u64>, all: Option<u64>| match (done, all) {
-        (Some(done), Some(all)) => format!("{} of {}", grouped(done), grouped(all)),
-        (Some(done), None) => grouped(done),
-        (None, _) => "unknown".to_owned(),
-    };
-    let age = run
-        .phase_age
-        .map_or_else(String::new, |age| format!(", for {}", Seconds(age)));
-    fact("Phase", format!("{}{age}", run.phase));
-    fact("Epoch", of(run.epoch, run.epochs));
-    fact("Step", of(run.step, run.steps));
-    let hits = match run.recompile_limit_hits {
-        0 => String::new(),
-        n => format!(", limit hit by {n}"),
-    };
-    fact("Recompiles", format!("{}{hits}", grouped(run.recompiles)));
-    fact(
-        "Processes",
-        run.processes.map_or_else(|| "not seen".to_owned(), grouped),
-    );
-    let written = run
-        .log
-        .last_write_age
-        .map_or_else(|| "never".to_owned(), |age| format!("{} ago", Seconds(age)));
-    fact(
-        "Log last written",
-        if run.log.up {
-            written
-        } else {
-            "cannot be read".to_owned()
-        },
-    );
-    for (name, value) in [
-        ("User", &run.user),
-        ("Team", &run.team),
-        ("Log", &run.log.path),
-    ] {
-        if !value.is_empty() {
-            fact(name, value.clone());
-        }
     }
-    if !run.framework.is_empty() {
-        fact("Framework", run.framework.clone());
-    }
-    html.push_str("</dl>");
-    if !run.gpus.is_empty() {
-        html.push_str("<ul class=\"gpus\">");
-        run.gpus.iter().for_each(|gpu| tile(html, gpu));
-        html.push_str("</ul>");
-    }
-    html.push_str("</article>");
+    html.push_str("</section>");
 }
 
-fn bar(html: &mut String, name: &str, percent: Option<f64>, text: &str, class: &str) {
-    let width = percent.unwrap_or(0.0).clamp(0.0, 100.0);
+fn row(html: &mut String, run: &RunView) {
+    let far = match run.validation.and_then(|validation| validation.ratio) {
+        Some(ratio) => format!("{:.1} %", 100.0 * ratio),
+        None => run
+            .epoch
+            .map_or_else(String::new, |epoch| format!("epoch {epoch}")),
+    };
+    let since = run.progress.map_or_else(String::new, |clock| {
+        format!("progress {} ago", Seconds(clock.age))
+    });
     let _ = write!(
         html,
-        "<div class=\"bar {class}\" role=\"meter\" aria-label=\"{name}\" aria-valuemin=\"0\" aria-valuemax=\"100\" \
-         aria-valuenow=\"{width:.1}\"><span class=\"name\">{name}</span><span class=\"track\"><i style=\"width:{width:.1}%\">\
-         </i></span><span class=\"text\">{}</span></div>",
-        escape(text),
+        "<li class=\"{}\"><span class=\"mark\">{}</span> <a href=\"{}\">{}</a> <span>{}</span> <span>{far}</span> \
+         <span>{since}</span></li>",
+        run.level,
+        mark(run.level),
+        escape(&address(&run.run)),
+        escape(&run.run),
+        escape(&run.title),
     );
 }
 
-fn tile(html: &mut String, gpu: &GpuView) {
-    let percent = gpu
-        .util
-        .map_or_else(|| "-".to_owned(), |util| format!("{:.0} %", 100.0 * util));
-    let watts = gpu
-        .power_watts
-        .map_or_else(|| "-".to_owned(), |watts| format!("{watts:.0} W"));
+fn empty(html: &mut String, view: &View) {
+    html.push_str("<section class=\"empty\"><h2>No run was found</h2>");
+    if view.looks_for.is_empty() {
+        html.push_str(
+            "<p>No log is named, so nothing was looked at. Start the exporter with the path of a training's log, or a \
+             pattern:</p><pre><code>training-exporter --log.path '/runs/*/train.log' --val.data /data/validation</code></pre>",
+        );
+    } else {
+        html.push_str("<p>These were looked for, and are looked for on:</p><ul>");
+        items(html, &view.looks_for);
+        html.push_str(
+            "</ul><p>A log that is there makes no run if its last byte is older than an hour and nobody writes it. Is the \
+             path right, does this user see it, and does the training write to a file?</p>",
+        );
+    }
+    html.push_str(
+        "<p>To see what it shows, without a GPU or a training:</p><pre><code>training-exporter demo</code></pre></section>",
+    );
+}
+
+fn items(html: &mut String, items: &[String]) {
+    for item in items.iter().take(NAMED) {
+        let _ = write!(html, "<li>{}</li>", escape(item));
+    }
+    if items.len() > NAMED {
+        let _ = write!(html, "<li>and {} more</li>", items.len() - NAMED);
+    }
+}
+
+fn foot(html: &mut String, view: &View, asked: &Asked) {
+    let here = asked.run.as_deref().map(address);
+    let (told, address, act) = match &asked.pause {
+        Some(_) => (
+            "It stays as it is.".to_owned(),
+            here.unwrap_or_else(|| "/".to_owned()),
+            "Refresh again",
+        ),
+        None => (
+            format!("A new page comes every {REFRESH} s."),
+            here.map_or_else(|| "/?pause=1".to_owned(), |here| here + "&pause=1"),
+            "Pause",
+        ),
+    };
     let _ = write!(
         html,
-        "<li class=\"{}\"><b>GPU {}</b><span>{percent}</span><span>{watts}</span><em>{}</em></li>",
-        gpu.state, gpu.gpu, gpu.state
+        "<footer><p>As of {} UTC. {told} <a href=\"{}\">{act}</a></p><p>Version {}</p></footer></body></html>",
+        time_of_day(view.now),
+        escape(&address),
+        escape(view.version),
     );
-}
-
-fn from(source: &str) -> &'static str {
-    match source {
-        "files" => "the files opened",
-        "log" => "the log",
-        _ => "nothing",
-    }
-}
-
-/// Unix seconds as a time of the day.
-fn time_of_day(now: f64) -> String {
-    let seconds = now as u64 % 86_400;
-    format!(
-        "{:02}:{:02}:{:02}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
-}
-
-/// Text that came from a log, a process or a path is text here, whatever is in it.
-fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c if c.is_control() => safe.push(' '),
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 const STYLE: &str = include_str!("page.css");
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::job::Phase;
-    use crate::job::cadence::Limits;
-    use crate::job::observation::{Observation, Progress};
-    use crate::state::{Run, State};
-
-    fn state() -> State {
-        let mut run = Run::new("<script>alert(1)</script>", Limits::default());
-        run.log.up = true;
-        run.alive = true;
-        for said in [
-            Observation::Epoch {
-                epoch: 1,
-                of: Some(2),
-            },
-            Observation::Phase(Phase::Validation),
-            Observation::Validation(Progress {
-                done: 1204,
-                of: Some(1866),
-            }),
-        ] {
-            run.job.apply(said, 1000.0);
-        }
-        let mut state = State::default();
-        state.runs.insert(run.name.clone(), run);
-        state
-    }
-
-    #[test]
-    fn what_a_run_is_called_cannot_become_html() {
-        let page = render(&View::of(&state(), 1002.0));
-        assert!(
-            !page.contains("<script") && page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
-            "{page}"
-        );
-        assert!(
-            !page.contains("http:") && !page.contains("https:"),
-            "the page asks nothing of other hosts"
-        );
-    }
-
-    #[test]
-    fn the_headline_tells_how_far_the_validation_is() {
-        let view = View::of(&state(), 1002.0);
-        assert_eq!(
-            view.runs[0].headline,
-            "Validating: 1,204 of 1,866 batches, the last one 2.0 s ago"
-        );
-        assert!(render(&view).contains("64.5 % (1,204 of 1,866), from the log"));
-    }
-
-    #[test]
-    fn an_empty_node_says_what_to_do() {
-        let page = render(&View::of(&State::default(), 0.0));
-        assert!(
-            page.contains("No run was found. Start the exporter with --log.path"),
-            "{page}"
-        );
-    }
-}
+mod tests;
