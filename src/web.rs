@@ -5,6 +5,7 @@ mod html;
 pub mod page;
 mod timeline;
 pub mod view;
+pub mod witness;
 pub mod words;
 
 use std::future::Future;

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::html::{address, escape, meter};
 use super::timeline;
 use super::view::{Clock, GpuView, Processes, RunView};
-use super::words::{Witness, grouped};
+use super::witness::Witness;
+use super::words::grouped;
 use crate::job::Unix;
 use crate::job::verdict::Seconds;
 

@@ -6,7 +6,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::words::{self, Step, Witness};
+use super::witness::{Witness, witnesses};
+use super::words::{self, Step};
 use crate::job::verdict::{Silence, because, judge};
 use crate::job::{Phase, Unix};
 use crate::node::gpu::Gpu;
@@ -282,7 +283,7 @@ impl RunView {
             title,
             detail,
             because: because(&facts),
-            witnesses: words::witnesses(run, &facts, state, now),
+            witnesses: witnesses(run, &facts, state, now),
             first_step: words::first_step(verdict, job.phase, run, process.as_ref()),
             phase: job.phase.name(),
             phase_age,

@@ -1,20 +1,17 @@
-//! What the page says in words: the verdict, what each witness says, what to do first, and what nobody can see here.
-//!
-//! Facts in, sentences out. Nothing comforts that rests on what is old: where a source is silent, its witness is `blind`.
+//! What the page says in words: the verdict, what to do first, and what nobody can see here. Facts in, sentences out.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::view::{Processes, Validation};
+use super::witness::hangs;
 use crate::job::asked::Source;
 use crate::job::verdict::{Facts, Seconds, Silence, Verdict};
 use crate::job::{Phase, Unix};
-use crate::node::process::{Evidence, Witnessed};
+use crate::node::process::Witnessed;
 use crate::state::{Run, State};
 
-/// A source that has not ended a look for so long, in seconds, hangs.
-const STALE: f64 = 60.0;
 /// So many are named one by one.
 const NAMED: usize = 3;
 
@@ -124,192 +121,6 @@ fn unit(source: &str) -> &'static str {
     } else {
         "batches"
     }
-}
-
-/// One of the four witnesses.
-#[derive(Clone, Debug, Serialize)]
-pub struct Witness {
-    /// `log`, `processes`, `gpus` or `files`.
-    pub witness: &'static str,
-    /// `moves`, `still`, `busy` (which proves nothing), `rests` (it has nothing to say now) or `blind`.
-    pub says: &'static str,
-    /// The same in words, and where it is blind, what would help.
-    pub words: String,
-}
-
-/// What each of the four says.
-pub(super) fn witnesses(run: &Run, facts: &Facts, state: &State, now: Unix) -> Vec<Witness> {
-    let all = [
-        ("log", log(run, now)),
-        ("processes", processes(run, facts, state, now)),
-        ("gpus", gpus(run, facts, state, now)),
-        ("files", files(run, facts)),
-    ];
-    let all = all.into_iter();
-    all.map(|(witness, (says, words))| Witness {
-        witness,
-        says,
-        words,
-    })
-    .collect()
-}
-
-fn log(run: &Run, now: Unix) -> (&'static str, String) {
-    let log = &run.log;
-    if log.stalled {
-        return (
-            "blind",
-            "A log or its file system does not answer.".to_owned(),
-        );
-    }
-    if let Some(error) = &log.error {
-        return ("blind", format!("It cannot be read: {error}"));
-    }
-    let Some(written) = log.last_write.filter(|_| log.up) else {
-        return ("blind", "It is not there.".to_owned());
-    };
-    let age = (now - written).max(0.0);
-    let moves = age <= run.job.limits().work_window;
-    let words = format!("Last written {} ago.", Seconds(age));
-    (if moves { "moves" } else { "still" }, words)
-}
-
-fn processes(run: &Run, facts: &Facts, state: &State, now: Unix) -> (&'static str, String) {
-    if let Some(hangs) = hangs(state, "process", now) {
-        return ("blind", hangs);
-    }
-    let Some(witnessed) = &run.processes else {
-        let words = "They cannot be seen. Run as the training's user, or grant CAP_SYS_PTRACE.";
-        return ("blind", words.to_owned());
-    };
-    let counters = &witnessed.seen.counters;
-    if counters.processes == 0 {
-        return ("still", "They are gone.".to_owned());
-    }
-    if witnessed.suspended() {
-        return ("still", "All are stopped, traced or frozen.".to_owned());
-    }
-    let since = run.job.last_work().map(|at| Seconds((now - at).max(0.0)));
-    let (says, mut words) = match (witnessed.evidence, since) {
-        (Some(Evidence::Work), Some(age)) => ("moves", format!("They work, seen {age} ago.")),
-        (Some(Evidence::Work), None) => ("moves", "They work.".to_owned()),
-        (Some(Evidence::Busy), _) => (
-            "busy",
-            "They use the CPU and nothing else, which proves nothing.".to_owned(),
-        ),
-        (Some(Evidence::Still), Some(age)) => (
-            "still",
-            format!("None reads, writes or computes: no work for {age}."),
-        ),
-        (Some(Evidence::Still), None) => ("still", "None reads, writes or computes.".to_owned()),
-        (None, _) => ("rests", "Not watched for long enough yet.".to_owned()),
-    };
-    for (count, state) in [
-        (facts.stopped, "stopped"),
-        (counters.uninterruptible, "waiting for storage or a driver"),
-        (
-            counters.stdout_blocked.unwrap_or(0),
-            "blocked in a write to stdout",
-        ),
-    ] {
-        if count > 0 {
-            words += &format!(" {count} of {} {state}.", counters.processes);
-        }
-    }
-    (says, words)
-}
-
-fn gpus(run: &Run, facts: &Facts, state: &State, now: Unix) -> (&'static str, String) {
-    if let Some(error) = &state.gpus.error {
-        return ("blind", format!("They cannot be read: {error}"));
-    }
-    if let Some(hangs) = hangs(state, "nvml", now) {
-        return ("blind", hangs);
-    }
-    let count = facts.gpus;
-    let all = count.all();
-    if all == 0 {
-        let words = if run.processes.is_some() {
-            "It holds none here."
-        } else {
-            "Which are its own is not known, since its processes cannot be seen."
-        };
-        return ("rests", words.to_owned());
-    }
-    let parts: Vec<String> = [
-        (count.working, "at work"),
-        (count.idle, "idle"),
-        (count.spinning, "spinning: busy at nearly idle power"),
-        (count.unknown, "in an unknown state"),
-    ]
-    .into_iter()
-    .filter(|(n, _)| *n > 0)
-    .map(|(n, what)| format!("{n} of {all} {what}"))
-    .collect();
-    let own = || run.own_gpus(state.gpus.data.as_deref().unwrap_or_default());
-    let util = mean(own().filter_map(|gpu| gpu.util));
-    let watts = mean(own().filter_map(|gpu| gpu.power_watts));
-    let draw = util.zip(watts).map_or_else(String::new, |(util, watts)| {
-        format!(", at {:.0} % and {watts:.0} W", 100.0 * util)
-    });
-    let says = match count {
-        _ if count.working > 0 => "moves",
-        _ if count.unknown == all => "blind",
-        _ => "still",
-    };
-    (says, format!("{}{draw}.", parts.join(", ")))
-}
-
-/// The mean; absent of nothing.
-pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / f64::from(count))
-}
-
-fn files(run: &Run, facts: &Facts) -> (&'static str, String) {
-    if !run.info.val_data {
-        let words = "No folder of validation samples is named: --val.data.";
-        return ("blind", words.to_owned());
-    }
-    if facts.phase != Phase::Validation {
-        return ("rests", "They speak in a validation.".to_owned());
-    }
-    if run.shares_data {
-        let words = "Another run validates on the same folder: whose they are cannot be told.";
-        return ("blind", words.to_owned());
-    }
-    if run.log.stalled {
-        return ("blind", "They are not counted meanwhile.".to_owned());
-    }
-    let Some(files) = run.job.files else {
-        let words = "The folder cannot be watched, or nothing was opened yet.";
-        return ("blind", words.to_owned());
-    };
-    let opened = grouped(files.opened);
-    let counts = run.job.source() == Some(Source::Files);
-    match facts.progress.filter(|_| counts) {
-        Some(Silence { age, .. }) => (
-            if age <= run.job.limits().work_window {
-                "moves"
-            } else {
-                "still"
-            },
-            format!("{opened} opened, the last one {} ago.", Seconds(age)),
-        ),
-        None => ("rests", format!("{opened} opened.")),
-    }
-}
-
-/// That a source began a look and has not come back.
-fn hangs(state: &State, source: &str, now: Unix) -> Option<String> {
-    let source = state.sources.get(source).filter(|source| source.success)?;
-    let last = source.last_success?;
-    (now - last > STALE).then(|| {
-        format!(
-            "Not looked at for {}: what is known of them is old.",
-            Seconds(now - last)
-        )
-    })
 }
 
 /// What to do first.
@@ -457,6 +268,12 @@ fn of_run(run: &Run) -> Vec<String> {
         );
     }
     spots
+}
+
+/// The mean; absent of nothing.
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// A count with commas between thousands.
