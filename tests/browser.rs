@@ -23,7 +23,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use checks::{check, keep, quiet, spoken};
+use checks::{check, findings, keep, quiet, spoken};
 use chromium::{Chromium, Tab};
 use support::{EXPORTER, Running, get, try_get};
 
@@ -174,11 +174,11 @@ fn without_script(chromium: &mut Chromium, origin: &str) {
     quiet(chromium, &tab, origin);
 }
 
-/// The first run down to its GPUs, as a half of the picture.
+/// The first run down to what its witnesses say, as a half of the picture.
 fn half(chromium: &mut Chromium, tab: &Tab) -> (Vec<u8>, f64) {
     chromium.window(tab, HALF, DOTS, "light");
     let part = "(() => { const a = document.querySelector('article').getBoundingClientRect(); \
-        const g = document.querySelector('.gpus').getBoundingClientRect(); \
+        const g = document.querySelector('.witnesses').getBoundingClientRect(); \
         return [a.x, a.y + scrollY, a.width, g.bottom - a.y + 24]; })()";
     let part: [f64; 4] = serde_json::from_value(chromium.value(tab, part)).expect("four numbers");
     (chromium.picture(tab, Some(part)), part[3])
@@ -256,6 +256,18 @@ fn an_empty_node_says_what_it_looked_at() {
     }
     check(&mut chromium, &tab, "empty");
     quiet(&mut chromium, &tab, &origin);
+    // What finds nothing can find something.
+    chromium.value(
+        &tab,
+        "document.body.style.color = '#888'; document.querySelector('html').lang = ''",
+    );
+    if let Some(found) = findings(&mut chromium, &tab) {
+        let found = found.to_string();
+        assert!(
+            found.contains("color-contrast") && found.contains("html-has-lang"),
+            "{found}"
+        );
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs everything. Needs a Rust toolchain and a Debian-like system, nothing else.
 #
-# Prometheus and Alertmanager are installed from Debian's packages (as root, or with sudo) where they are not there yet;
-# their services are not started. Python packages go to target/tools.
+# Prometheus, Alertmanager and Chromium are installed from Debian's packages (as root, or with sudo) where they are not
+# there yet; their services are not started. Python and Node packages go to target/tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,6 +28,13 @@ install() {
 
 if ! { command -v promtool && command -v prometheus && command -v amtool && command -v prometheus-alertmanager; } >/dev/null; then
     install prometheus prometheus-alertmanager
+fi
+
+if ! command -v chromium >/dev/null; then install chromium; fi
+# A checker of accessible pages; without npm the status page is checked without it.
+if [ ! -e "$tools/node_modules/axe-core/axe.min.js" ]; then
+    { command -v npm >/dev/null && npm install --silent --no-save --no-audit --prefix "$tools" axe-core@4.10.3; } ||
+        echo "tests/run.sh: no npm, so no axe-core looks at the status page" >&2
 fi
 
 # Other programs that read NVML, to be compared with; their tests are skipped, with a word, where there is no Python.

@@ -71,7 +71,8 @@ fn head(html: &mut String, run: &RunView, id: &str) {
         }
         let _ = write!(html, "<p class=\"detail\">{}.</p>", escape(&detail));
     }
-    if matches!(run.level, "critical" | "warning") && !run.because.is_empty() {
+    // Clocks of a log that is not read say nothing.
+    if matches!(run.level, "critical" | "warning") && run.log.up && !run.because.is_empty() {
         let _ = write!(
             html,
             "<p class=\"because\"><b>Why:</b> {}.</p>",
@@ -116,10 +117,11 @@ fn clocks(html: &mut String, run: &RunView) {
         let share = run.steps.map(|all| 100.0 * step as f64 / all.max(1) as f64);
         bar(html, "Step", &of(step, run.steps), "", share, "far");
     }
-    for (name, clock) in [
+    let clocks = [
         ("Since last progress", run.progress),
         ("Since last work", run.work),
-    ] {
+    ];
+    for (name, clock) in clocks.into_iter().filter(|_| run.log.up) {
         let Some(Clock {
             age,
             ceiling,

@@ -133,9 +133,6 @@ fn phases(html: &mut String, run: &RunView, id: &str, axis: &Axis) {
             "<svg x=\"{x:.2}%\" width=\"{width:.2}%\" class=\"{class}p-{}\"><rect width=\"100%\" height=\"100%\"/>",
             span.phase
         );
-        if width >= WORD {
-            let _ = write!(html, "<text x=\"8\" y=\"19\">{}</text>", span.phase);
-        }
         html.push_str("</svg>");
     }
     if let Some(silent) = stands_still(run) {
@@ -144,6 +141,16 @@ fn phases(html: &mut String, run: &RunView, id: &str, axis: &Axis) {
             html,
             "<rect class=\"still\" x=\"{x:.2}%\" width=\"{width:.2}%\" height=\"100%\" fill=\"url(#hatch)\"/>"
         );
+    }
+    for span in &run.timeline.phases {
+        let (x, width) = axis.percent(span.begin, span.end.unwrap_or(axis.end));
+        if width >= WORD {
+            let _ = write!(
+                html,
+                "<svg x=\"{x:.2}%\" width=\"{width:.2}%\"><text x=\"8\" y=\"19\">{}</text></svg>",
+                span.phase
+            );
+        }
     }
     html.push_str("</svg>");
 }

@@ -23,7 +23,15 @@ pub(crate) fn check(chromium: &mut Chromium, tab: &Tab, name: &str) {
             wide.as_u64() <= Some(u64::from(width)),
             "{place}: it is {wide} wide"
         );
-        axe(chromium, tab, &place);
+        match findings(chromium, tab) {
+            Some(found) => assert_eq!(found, Value::Array(Vec::new()), "{place}"),
+            None => {
+                let _ = writeln!(
+                    io::stderr(),
+                    "no axe-core here: {place} is checked without it"
+                );
+            }
+        }
         let picture = chromium.picture(tab, None);
         keep(&format!("{name}-{scheme}-{width}.png"), &picture);
     }
@@ -95,24 +103,17 @@ fn outline(chromium: &mut Chromium, tab: &Tab, name: &str) {
     }
 }
 
-/// What axe-core finds, where it is installed: contrast above all.
-fn axe(chromium: &mut Chromium, tab: &Tab, place: &str) {
+/// What axe-core finds, contrast above all; nothing where it is not installed.
+pub(crate) fn findings(chromium: &mut Chromium, tab: &Tab) -> Option<Value> {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/node_modules/axe-core/axe.min.js");
-    let Ok(script) = fs::read_to_string(script) else {
-        let _ = writeln!(
-            io::stderr(),
-            "no axe-core here: {place} is checked without it"
-        );
-        return;
-    };
+    let script = fs::read_to_string(script).ok()?;
     chromium.value(tab, &format!("{script}; typeof axe"));
-    let found = chromium.value(
+    Some(chromium.value(
         tab,
         "axe.run(document).then(found => found.violations.map(v => v.id + ': ' + v.help + ' ' + \
          v.nodes.map(n => n.target.join(' ') + ' ' + n.failureSummary).join(' | ')))",
-    );
-    assert_eq!(found, Value::Array(Vec::new()), "{place}");
+    ))
 }
 
 /// Keeps a picture in `target/browser`.

@@ -171,7 +171,14 @@ fn nothing_comforts_while_the_logs_are_not_looked_at() {
     state.exporter.ready = true;
     for (now, comforts) in [(1002.0, true), (1100.0, false)] {
         let page = page(&mut state, now);
-        for word in ["as expected", ">OK<", "Training</p>", "to go"] {
+        for word in [
+            "as expected",
+            ">OK<",
+            "Training</p>",
+            "to go",
+            " allowed",
+            "under the ceiling",
+        ] {
             let there = page.contains(word);
             assert!(comforts || !there, "{word} at {now}: {page}");
         }
