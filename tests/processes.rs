@@ -90,9 +90,9 @@ fn a_rank_that_ends_is_missed_while_others_live() {
             Found::Nobody | Found::Fewer | Found::Gone(_) => None,
         }
     };
-    assert_eq!(gone(&|seen| seen.counters.ranks == Some(3)), Some(0));
+    assert_eq!(gone(&|seen| seen.counters.named_ranks == Some(3)), Some(0));
     signal("KILL", &pids[1].to_string());
-    assert_eq!(gone(&|seen| seen.counters.ranks == Some(2)), Some(1));
+    assert_eq!(gone(&|seen| seen.counters.named_ranks == Some(2)), Some(1));
 }
 
 #[test]

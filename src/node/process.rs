@@ -36,7 +36,7 @@ pub struct Counters {
     /// Live ranks and loader workers.
     pub processes: u64,
     /// Live ranks that their environment names; absent where it names none.
-    pub ranks: Option<u64>,
+    pub named_ranks: Option<u64>,
     /// CPU time of main threads, in seconds.
     pub main_cpu_seconds: f64,
     /// CPU time of all threads, in seconds; absent where it was not recorded.
@@ -291,7 +291,7 @@ impl Watcher {
         if self.window.looks.is_empty() || self.window.is_anew(&seen.counters) {
             self.most_ranks = None;
         }
-        self.most_ranks = self.most_ranks.max(seen.counters.ranks);
+        self.most_ranks = self.most_ranks.max(seen.counters.named_ranks);
         self.pids.clone_from(&seen.pids);
         let evidence = self.window.look(at, seen.counters);
         let witnessed = Witnessed {
@@ -325,7 +325,7 @@ impl Witnessed {
 
     /// How many ranks have ended while others of the same start live on; absent where no environment names them.
     pub fn ranks_gone(&self) -> Option<u64> {
-        let live = self.seen.counters.ranks?;
+        let live = self.seen.counters.named_ranks?;
         Some(self.most_ranks?.saturating_sub(live))
     }
 
@@ -355,7 +355,7 @@ pub const METRICS: &[Metric<Witnessed>] = &[
     gauge(
         "training_ranks",
         "Live ranks of the run, as their environment names them. Absent where it names none.",
-        |p| p.seen.counters.ranks.map(|n| n as f64),
+        |p| p.seen.counters.named_ranks.map(|n| n as f64),
     ),
     gauge(
         "training_ranks_gone",
@@ -415,6 +415,7 @@ mod tests {
     fn what_others_have_done_is_no_work_of_this_window() {
         let look = |pid, read_bytes| Seen {
             pids: vec![pid],
+            ranks: None,
             counters: Counters {
                 processes: 1,
                 read_bytes: Some(read_bytes),

@@ -173,7 +173,7 @@ pub fn evidence(text: &str) -> Result<Vec<(Unix, Counters)>, String> {
         };
         let counters = Counters {
             processes: processes as u64,
-            ranks: None,
+            named_ranks: None,
             main_cpu_seconds: cpu,
             all_cpu_seconds: None,
             read_bytes: Some(read),

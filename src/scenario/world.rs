@@ -207,7 +207,7 @@ fn rates(total: &mut Counters, span: &ProcessSpan, seconds: f64) {
         ) = (None, None, None);
     }
     total.processes = span.ranks + span.workers;
-    total.ranks = (total.processes > 0).then_some(span.ranks);
+    total.named_ranks = (total.processes > 0).then_some(span.ranks);
     total.stopped = span.stopped;
     total.uninterruptible = span.uninterruptible;
     total.same_syscall = Some(span.uninterruptible);

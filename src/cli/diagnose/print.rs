@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::report::{Diagnosis, Process, Report, Witness};
-use crate::web::view::grouped;
+use crate::web::words::grouped;
 
 /// So many processes have a line of their own; ranks come before their workers.
 const SHOWN: usize = 24;

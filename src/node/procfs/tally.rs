@@ -116,7 +116,7 @@ impl Tally {
             seen.ranks = Some(seen.ranks.unwrap_or(0) + u64::from(rank));
             counters.processes += 1;
             if roles.named.contains(&pid) {
-                counters.ranks = Some(counters.ranks.unwrap_or(0) + 1);
+                counters.named_ranks = Some(counters.named_ranks.unwrap_or(0) + 1);
             }
             io &= look.io.is_some();
             calls &= look.syscall.is_some();

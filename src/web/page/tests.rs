@@ -39,6 +39,7 @@ fn validating(name: &str) -> Run {
             counters,
         },
         evidence: None,
+        most_ranks: None,
     });
     run.job.worked(1000.0);
     run
