@@ -1,14 +1,16 @@
 //! YAML and flags -> a checked `Config`; the only loader. Nothing after it checks anything again.
 
 use std::fmt;
-use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use regex::Regex;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::job::cadence::Limits;
+use crate::log::follow::open;
 use crate::log::preset::Preset;
 use crate::log::reader::Presets;
 
@@ -156,14 +158,7 @@ impl Config {
 
     /// Reads a config file's text; `path` is for messages and for the presets that it names.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Bad> {
-        let empty = text
-            .lines()
-            .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
-        let file: File = if empty {
-            File::default()
-        } else {
-            serde_yaml::from_str(text).map_err(|e| located(path, &e.to_string()))?
-        };
+        let file: File = form(text, path)?;
         let mut presets = Presets::built_in();
         for named in &file.presets {
             let preset = path.parent().unwrap_or(Path::new(".")).join(named);
@@ -198,8 +193,30 @@ pub fn load_preset(path: &Path) -> Result<Preset, Bad> {
     Ok(preset)
 }
 
-fn read(path: &Path) -> Result<String, Bad> {
-    fs::read_to_string(path).map_err(|e| Bad(format!("{}: cannot be read: {e}", path.display())))
+/// No file that is read whole is longer, in bytes.
+const LONGEST_FILE: u64 = 16 * 1024 * 1024;
+
+/// The text of a file: a regular one, and no endless one.
+pub(crate) fn read(path: &Path) -> Result<String, Bad> {
+    let read = || {
+        let mut text = String::new();
+        let mut file = open(path)?.take(LONGEST_FILE + 1);
+        file.read_to_string(&mut text)?;
+        if text.len() as u64 > LONGEST_FILE {
+            return Err(io::Error::other("longer than 16 MiB"));
+        }
+        Ok(text)
+    };
+    read().map_err(|e| Bad(format!("{}: cannot be read: {e}", path.display())))
+}
+
+/// The form of a file's text; one without any word has it by default.
+pub(crate) fn form<T: DeserializeOwned + Default>(text: &str, path: &Path) -> Result<T, Bad> {
+    let mut lines = text.lines().map(str::trim_start);
+    if lines.all(|line| line.is_empty() || line.starts_with('#')) {
+        return Ok(T::default());
+    }
+    serde_yaml::from_str(text).map_err(|e| located(path, &e.to_string()))
 }
 
 /// `file:line:column: what`, the form that editors jump to; YAML tells the place somewhere in its message.
@@ -217,6 +234,9 @@ fn located(path: &Path, message: &str) -> Bad {
     }
 }
 
+/// The longest name of a run, a user or a team, in bytes.
+const LONGEST_NAME: usize = 512;
+
 fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<(), Bad> {
     let bad = |what: String| {
         Bad(format!(
@@ -227,6 +247,18 @@ fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<()
     };
     if source.path.is_empty() {
         return Err(bad("is empty; name a log, or a pattern".to_owned()));
+    }
+    let names = [
+        ("run", source.run.as_deref()),
+        ("user", Some(source.user.as_str())),
+        ("team", Some(source.team.as_str())),
+    ];
+    for (field, name) in names {
+        if name.is_some_and(|name| name.len() > LONGEST_NAME) {
+            return Err(bad(format!(
+                "{field} is longer than {LONGEST_NAME} bytes, and would stand on every line of /metrics"
+            )));
+        }
     }
     if let Err(e) = glob::Pattern::new(&source.path)
         && !Path::new(&source.path).exists()

@@ -29,6 +29,8 @@ pub type Unix = f64;
 const JUMP: f64 = 10.0;
 /// The most values (`training_value`) that one run may have.
 const VALUES: usize = 32;
+/// The longest name of one, in bytes.
+const NAME: usize = 128;
 /// The distinct validation files opened in one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Files {
@@ -406,7 +408,11 @@ impl Job {
         }
     }
 
+    /// A name may be of the log's own making: one that is no name is not kept.
     fn note(&mut self, name: String, value: f64) {
+        if name.len() > NAME {
+            return;
+        }
         if !value.is_finite() {
             self.nonfinite += u64::from(name.ends_with("loss"));
             self.values.remove(&name);

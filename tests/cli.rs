@@ -223,11 +223,11 @@ fn what_cannot_be_replayed_exits_1_and_is_named() {
         ),
         (
             &["replay", "tests"],
-            "cannot read tests: Is a directory (os error 21)",
+            "cannot read tests: a directory, not a regular file",
         ),
         (
             &["replay", "--timeline", "no/such.tsv", log],
-            "cannot read no/such.tsv: No such file or directory (os error 2)",
+            "no/such.tsv: cannot be read: No such file or directory (os error 2)",
         ),
         (
             &["replay", "--preset", "speculator", log],

@@ -185,7 +185,11 @@ fn what_is_no_file_is_refused_and_never_waited_for() {
     let fifo = stage.path("fifo");
     let made = Command::new("mkfifo").arg(&fifo).status();
     assert!(made.expect("mkfifo").success());
-    for path in [&fifo, stage.dir.path(), Path::new("/dev/zero")] {
+    for (path, what) in [
+        (fifo.as_path(), "a FIFO"),
+        (stage.dir.path(), "a directory"),
+        (Path::new("/dev/zero"), "a device"),
+    ] {
         let (told, tells) = channel();
         let mut follower = Follower::new(path);
         thread::spawn(move || {
@@ -194,7 +198,7 @@ fn what_is_no_file_is_refused_and_never_waited_for() {
         });
         let told = tells.recv_timeout(Duration::from_secs(30));
         let told = told.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        assert_eq!(told, "not a regular file");
+        assert_eq!(told, format!("{what}, not a regular file"));
     }
 }
 
@@ -206,7 +210,7 @@ fn what_takes_a_logs_place_and_is_no_file_is_told_after_the_logs_last_bytes() {
     append(&stage.log, "b\n");
     fs::rename(&stage.log, stage.path("train.log.1")).expect("moved");
     fs::create_dir(&stage.log).expect("a folder");
-    assert_eq!(stage.look(), "b\n<not a regular file>");
+    assert_eq!(stage.look(), "b\n<a directory, not a regular file>");
 }
 
 #[test]

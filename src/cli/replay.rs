@@ -1,22 +1,25 @@
 //! `training-exporter replay`: what a log says, change by change, through the very calls that `serve` makes.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 
-use crate::config::load_preset;
+use crate::config::{load_preset, read};
 use crate::job::cadence::Limits;
 use crate::job::{Job, Unix};
+use crate::log::follow::open;
 use crate::log::lines::{Line, Lines};
 use crate::log::reader::{Presets, Reader};
 use crate::scenario::recording::timeline;
 
 /// How long an unfinished last line must rest before it is judged, in seconds.
 pub const REST: f64 = 0.15;
+
+/// So much of a log is read at a time, in bytes.
+const CHUNK: usize = 64 * 1024;
 
 /// Arguments of `replay`.
 #[derive(clap::Args, Debug)]
@@ -70,14 +73,12 @@ struct Row<'a> {
 
 /// Prints each change of what is believed.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
-    let log = fs::read(&args.log).with_context(|| format!("cannot read {}", args.log.display()))?;
+    let cannot = || format!("cannot read {}", args.log.display());
+    let mut log = open(&args.log).with_context(cannot)?;
+    let length = log.metadata().with_context(cannot)?.len();
     let appends = match &args.timeline {
-        Some(path) => {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            timeline(&text).map_err(|e| anyhow!("{}:{e}", path.display()))?
-        }
-        None => vec![(0.0, log.len() as u64)],
+        Some(path) => timeline(&read(path)?).map_err(|e| anyhow!("{}:{e}", path.display()))?,
+        None => vec![(0.0, length)],
     };
     let presets = Presets::built_in();
     let named = match &args.preset {
@@ -108,12 +109,20 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         failed: Ok(()),
     };
     let mut lines = Lines::default();
-    let mut taken = 0_usize;
+    let mut taken = 0;
+    let mut chunk = vec![0; CHUNK];
     for (i, &(at, size)) in appends.iter().enumerate() {
         replay.at = at;
         // A timeline may go on after a truncation, whose bytes are in another file.
-        let size = usize::try_from(size)?.clamp(taken, log.len());
-        lines.push(&log[taken..size], &mut |line| replay.take(&line));
+        let size = size.clamp(taken, length);
+        let mut append = (&mut log).take(size - taken);
+        loop {
+            let n = append.read(&mut chunk).with_context(cannot)?;
+            if n == 0 {
+                break;
+            }
+            lines.push(&chunk[..n], &mut |line| replay.take(&line));
+        }
         taken = size;
         if appends.get(i + 1).is_none_or(|&(next, _)| next - at > REST) {
             lines.rest(&mut |line| replay.take(&line));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::config::read;
 use crate::node::process::Counters;
 use crate::scenario::recording::{evidence, timeline};
 use crate::scenario::simulate::{SCRAPE, Scrape, Thought, simulate};
@@ -146,9 +147,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 
 /// Plays one scenario file.
 pub fn play(file: &Path, rules: &Path, recordings: Option<&Path>) -> Result<Outcome> {
-    let text =
-        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let scenario = Scenario::parse(&text).map_err(|e| anyhow!("{}: {e}", file.display()))?;
+    let scenario = Scenario::parse(&read(file)?).map_err(|e| anyhow!("{}: {e}", file.display()))?;
     let near = file
         .ancestors()
         .skip(1)

@@ -9,6 +9,8 @@ use super::observation::Recompile;
 
 /// At most so many frames are remembered; a run with more is beyond counting.
 const FRAMES: usize = 4096;
+/// A frame or a rank whose number is longer, in bytes, is none.
+const NUMBER: usize = 64;
 
 /// The recompilations of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +22,9 @@ pub struct Recompiles {
 impl Recompiles {
     /// A frame was compiled again.
     pub fn again(&mut self, said: Recompile) {
+        if said.by.len().max(said.frame.len()) > NUMBER {
+            return;
+        }
         let key = (said.by, said.frame);
         if self.attempts.len() < FRAMES || self.attempts.contains_key(&key) {
             let attempt = self.attempts.entry(key).or_default();
@@ -29,7 +34,8 @@ impl Recompiles {
 
     /// Dynamo gave up on a frame.
     pub fn limit(&mut self, said: Recompile) {
-        if self.limits.len() < FRAMES {
+        let known = said.by.len().max(said.frame.len()) <= NUMBER;
+        if known && self.limits.len() < FRAMES {
             self.limits.insert((said.by.clone(), said.frame.clone()));
         }
         self.again(said);

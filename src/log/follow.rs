@@ -12,7 +12,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -54,6 +54,31 @@ struct Open {
     head: Vec<u8>,
 }
 
+/// Opens a file for reading if it is a regular one. Nothing else is opened for longer than it takes to see that, and
+/// a FIFO without a writer blocks nobody.
+pub fn open(path: &Path) -> io::Result<File> {
+    regular(&std::fs::metadata(path)?)?;
+    // What stood there a moment ago may be a FIFO by now.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(there: &Metadata) -> io::Result<()> {
+    let kind = there.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok(()),
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    Err(io::Error::other(format!("{what}, not a regular file")))
+}
+
 impl Follower {
     /// Follows `path`, which need not exist yet.
     pub fn new(path: &Path) -> Self {
@@ -73,13 +98,7 @@ impl Follower {
     /// An absent path is an error while nothing was ever there; later the old file is still read, and may come back.
     pub fn poll(&mut self, gained: &mut dyn FnMut(Gained<'_>)) -> io::Result<bool> {
         // Asked before the old file is read: what was written before the new one came is in the old one by then.
-        let named = std::fs::metadata(&self.path).and_then(|there| {
-            if there.is_file() {
-                Ok(there)
-            } else {
-                Err(io::Error::other("not a regular file"))
-            }
-        });
+        let named = std::fs::metadata(&self.path).and_then(|there| regular(&there).map(|()| there));
         if let Some(open) = &mut self.open {
             let other = named
                 .as_ref()
@@ -98,7 +117,7 @@ impl Follower {
             }
         }
         named?;
-        let file = File::open(&self.path)?;
+        let file = open(&self.path)?;
         let there = file.metadata()?;
         if self.open.is_some() {
             gained(Gained::Rotated);

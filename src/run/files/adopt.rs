@@ -88,6 +88,10 @@ impl Files<'_> {
         }: Candidate,
         now: Unix,
     ) {
+        // The first source that names a log has it.
+        if self.logs.contains_key(&path) {
+            return;
+        }
         let config = self.config;
         let source = &config.logs[index];
         let mut state = self.shared.lock();
