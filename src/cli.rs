@@ -7,6 +7,7 @@ pub mod reference;
 pub mod replay;
 pub mod serve;
 pub mod simulate;
+pub mod web;
 
 use clap::{Parser, Subcommand, ValueEnum};
 

@@ -32,7 +32,7 @@ const WORLD: [&str; 8] = [
     "std::time::SystemTime",
     "std::time::Instant",
 ];
-const EDGES: [&str; 8] = [
+const EDGES: [&str; 11] = [
     "cli",
     "config.rs",
     "log/follow.rs",
@@ -41,6 +41,9 @@ const EDGES: [&str; 8] = [
     "node/procfs",
     "run",
     "web.rs",
+    "web/clients",
+    "web/config",
+    "web/door",
 ];
 /// A lock is in the state, and where threads are.
 const LOCKS: [&str; 4] = [
@@ -49,7 +52,14 @@ const LOCKS: [&str; 4] = [
     "std::sync::Condvar",
     "std::sync::mpsc",
 ];
-const LOCKERS: [&str; 4] = ["state.rs", "run", "node/nvml", "cli"];
+const LOCKERS: [&str; 6] = [
+    "state.rs",
+    "run",
+    "node/nvml",
+    "cli",
+    "web/auth",
+    "web/config",
+];
 
 /// A source file without its tests and comments.
 struct Source {

@@ -1,6 +1,5 @@
 //! `training-exporter check`: is this file right, and if not, where and what to do.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -8,11 +7,12 @@ use anyhow::{Result, bail};
 
 use crate::config::{self, Config};
 use crate::scenario::spec::Scenario;
+use crate::web;
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Config, preset and scenario files; which of them a file is, its keys tell.
+    /// Config, web config, preset and scenario files; which of them a file is, its keys tell.
     #[arg(required = true)]
     files: Vec<PathBuf>,
 }
@@ -36,7 +36,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
 }
 
 fn check(path: &Path) -> Result<&'static str, config::Bad> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+    let text = config::read(path)?;
     let has = |keys: &[&str]| {
         text.lines()
             .any(|line| keys.iter().any(|key| line.starts_with(key)))
@@ -44,6 +44,10 @@ fn check(path: &Path) -> Result<&'static str, config::Bad> {
     if has(&["nodes:", "duration:", "expect:"]) {
         let wrong = |e: String| config::Bad::new(path, &e);
         return Scenario::parse(&text).map(|_| "scenario").map_err(wrong);
+    }
+    let web = ["tls_server", "http_server", "basic_auth", "rate_limit"];
+    if has(&web) {
+        return web::config::check(path).map(|()| "web configuration");
     }
     // Any of its keys shows a preset, so that a misspelt one is told as such.
     if has(&["name:", "about:", "detect:", "rules:", "samples:"]) {

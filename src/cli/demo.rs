@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::serve;
+use super::web::{PORT, listen};
 use crate::config::{Config, LogSource};
 use crate::job::Unix;
 use crate::job::cadence::Limits;
@@ -24,6 +25,7 @@ use crate::run::{self, Pace, Sources, now};
 use crate::scenario::recording::Files;
 use crate::scenario::{Node, Run};
 use crate::state::Shared;
+use crate::web::Settings;
 use crate::web::view::{RunView, View};
 
 /// How often the simulated disk moves, and how often the terminal is told.
@@ -92,10 +94,10 @@ pub fn run(args: &Args) -> Result<()> {
         bail!("--speed {}: expected a number from 1 to 100", args.speed);
     }
     let node = Arc::new(Node::built_in(&args.scenario).map_err(|e| anyhow!(e))?);
-    let address = serve::address(args.listen.as_deref(), [127, 0, 0, 1])?;
     let runtime = serve::runtime()?;
-    let listener = runtime.block_on(serve::listen(address))?;
-    let address = listener.local_addr()?;
+    let default = format!("127.0.0.1:{PORT}");
+    let listeners = runtime.block_on(listen(args.listen.as_slice(), &default))?;
+    let address = listeners[0].local_addr()?;
     let disk = tempfile::Builder::new()
         .prefix("training-exporter-demo-")
         .tempdir()
@@ -150,7 +152,12 @@ pub fn run(args: &Args) -> Result<()> {
             .name("terminal".to_owned())
             .spawn(move || tell(&simulated, &shared, &told))?
     };
-    runtime.block_on(serve::until_told(listener, &shared, true))?;
+    runtime.block_on(serve::until_told(
+        listeners,
+        &shared,
+        &Settings::default(),
+        true,
+    ))?;
     drop((stop, told_stop));
     playing
         .join()

@@ -42,7 +42,7 @@ use self::ask::{Answer, Exporter, RunSaid};
 use self::looks::Sight;
 use self::report::{Diagnosis, Outcome, Report};
 use self::watch::Watch;
-use super::serve::address;
+use super::web::{PORT, addresses};
 use crate::config::{Config, LogSource};
 use crate::node::procfs::outlet::log_of;
 use crate::node::procfs::standing::Standing;
@@ -338,7 +338,9 @@ impl Args {
         if let Some(url) = &self.url {
             return Ok(url.trim_end_matches('/').to_owned());
         }
-        let mut at = address(self.listen.as_deref(), [127, 0, 0, 1])?;
+        let own = format!("127.0.0.1:{PORT}");
+        let given = self.listen.as_deref().unwrap_or(&own);
+        let mut at = addresses(given)?.pop().context("no such address")?;
         if at.ip().is_unspecified() {
             at.set_ip([127, 0, 0, 1].into());
         }

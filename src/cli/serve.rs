@@ -1,23 +1,20 @@
 //! `training-exporter` itself: configuration -> threads -> server -> signals -> stop.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::web::Web;
 use crate::config::{Config, LogSource};
 use crate::node::procfs::ProcFs;
 use crate::run::worker::NvmlWorker;
 use crate::run::{self, Pace, Sources};
 use crate::state::Shared;
-use crate::web;
-
-/// The default port.
-pub const PORT: u16 = 9841;
+use crate::web::{Settings, door};
 
 /// How long requests under way, and then the source threads, are waited for. Together they stay below 5 s.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -69,13 +66,9 @@ pub struct Args {
         env = "TRAINING_EXPORTER_PATH_PROCFS"
     )]
     procfs: PathBuf,
-    /// Address to listen on [default: 0.0.0.0:9841].
-    #[arg(
-        long = "web.listen-address",
-        value_name = "ADDRESS",
-        env = "TRAINING_EXPORTER_WEB_LISTEN_ADDRESS"
-    )]
-    listen: Option<String>,
+    /// The server.
+    #[command(flatten)]
+    web: Web,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -99,36 +92,22 @@ pub fn run(args: &Args) -> Result<()> {
             "no log is configured: give --log.path or a config file; until then no run can be shown"
         );
     }
-    let address = address(args.listen.as_deref(), [0, 0, 0, 0])?;
+    let settings = args.web.settings()?;
     let shared = Shared::default();
     let runtime = runtime()?;
-    let listener = runtime.block_on(listen(address))?;
-    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
+    let listeners = runtime.block_on(args.web.listen())?;
     let sources = Sources {
         gpus: Some(Box::new(NvmlWorker::new(args.nvml_library.as_deref())?)),
         processes: Some(Box::new(ProcFs::new(&args.procfs))),
     };
     let threads = run::start(Arc::new(config), sources, Pace::default(), &shared)?;
-    runtime.block_on(until_told(listener, &shared, false))?;
+    runtime.block_on(until_told(listeners, &shared, &settings, false))?;
+    // A password that is being checked is not waited for.
+    runtime.shutdown_background();
     if !threads.stop(STOP) {
         tracing::warn!("a source did not end in time and is left behind");
     }
     Ok(())
-}
-
-/// The address to listen on: `HOST:PORT`, or `:PORT` for all addresses.
-pub fn address(given: Option<&str>, host: [u8; 4]) -> Result<SocketAddr> {
-    let Some(text) = given else {
-        return Ok((host, PORT).into());
-    };
-    let full = if text.starts_with(':') {
-        format!("0.0.0.0{text}")
-    } else {
-        text.to_owned()
-    };
-    full.parse().with_context(|| {
-        format!("--web.listen-address `{text}`: expected HOST:PORT or :PORT, such as :{PORT}")
-    })
 }
 
 /// A runtime of one thread: everything but the door runs on threads of its own.
@@ -138,29 +117,28 @@ pub fn runtime() -> Result<tokio::runtime::Runtime> {
         .build()?)
 }
 
-/// Takes the port, or tells who to ask.
-pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}: if another process has the port, give --web.listen-address :PORT")
-    })
-}
-
 /// Answers requests until a signal comes, and then those under way, for a while. A closed terminal ends only what belongs
 /// to it.
-pub async fn until_told(listener: TcpListener, shared: &Shared, end_on_hangup: bool) -> Result<()> {
+pub async fn until_told(
+    listeners: Vec<TcpListener>,
+    shared: &Shared,
+    settings: &Settings,
+    end_on_hangup: bool,
+) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Many send it to have a configuration read anew; that is not possible yet, and no reason to end.
     let mut hangup = signal(SignalKind::hangup())?;
     let (told, end) = tokio::sync::oneshot::channel::<()>();
-    let server = web::serve(listener, web::router(shared.clone(), run::now), async {
+    let router = settings.router(shared.clone(), run::now);
+    let server = door::serve(listeners, router, settings.guard.clone(), async {
         // Either way it is over.
         let _ = end.await;
     });
     let mut server = std::pin::pin!(server);
     loop {
         tokio::select! {
-            ended = &mut server => return Ok(ended?),
+            () = &mut server => return Ok(()),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
@@ -173,8 +151,6 @@ pub async fn until_told(listener: TcpListener, shared: &Shared, end_on_hangup: b
     }
     drop(told);
     // A client that is slow to read does not hold the end.
-    if let Ok(ended) = tokio::time::timeout(DRAIN, server).await {
-        ended?;
-    }
+    let _ = tokio::time::timeout(DRAIN, server).await;
     Ok(())
 }

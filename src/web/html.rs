@@ -13,6 +13,13 @@ pub(super) fn escape(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
             c if c.is_control() => safe.push(' '),
+            // What turns the direction of the text around it would let a name rewrite the verdict beside it.
+            '\u{61c}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
+                safe.push(char::REPLACEMENT_CHARACTER);
+            }
             c => safe.push(c),
         }
     }
