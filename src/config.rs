@@ -162,7 +162,8 @@ impl Config {
         let mut presets = Presets::built_in();
         for named in &file.presets {
             let preset = path.parent().unwrap_or(Path::new(".")).join(named);
-            presets.add(load_preset(&preset)?);
+            let preset = load_preset(&preset, &presets)?;
+            presets.add(preset);
         }
         for source in &file.logs {
             check_source(source, &presets, path)?;
@@ -183,10 +184,10 @@ impl Config {
     }
 }
 
-/// Reads a preset file and runs its samples.
-pub fn load_preset(path: &Path) -> Result<Preset, Bad> {
+/// Reads a preset file, which may extend one of those that are `known`, and runs its samples.
+pub fn load_preset(path: &Path, known: &Presets) -> Result<Preset, Bad> {
     let text = read(path)?;
-    let preset = Preset::parse(&text).map_err(|e| located(path, &e))?;
+    let preset = known.parse(&text).map_err(|e| located(path, &e))?;
     preset
         .prove()
         .map_err(|e| Bad(format!("{}: {e}", path.display())))?;

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod metrics;
 pub mod observation;
 pub mod phase;
+mod reach;
 pub mod recompile;
 pub mod verdict;
 
@@ -20,6 +21,7 @@ use cadence::Limits;
 use clock::{Clock, larger};
 use observation::{Ended, Fault, Observation, Progress};
 pub use phase::Phase;
+use reach::{Counted, Marks, rises};
 use recompile::Recompiles;
 
 /// Seconds since the epoch. All times in this crate are such numbers, handed in by the caller.
@@ -38,15 +40,6 @@ pub struct Files {
     pub opened: u64,
     /// The pass was seen from its beginning, so this tells how far it is. Else it only tells that it goes on.
     pub whole: bool,
-}
-
-/// The highest values within the phase: only what exceeds them is progress.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Marks {
-    step: Option<u64>,
-    bar: Option<u64>,
-    validation: Option<u64>,
-    files: Option<u64>,
 }
 
 /// What one run is doing.
@@ -86,6 +79,7 @@ pub struct Job {
     /// A phase edge or two different step numbers were seen: the run can be judged.
     pub enrolled: bool,
     marks: Marks,
+    counted_on: Counted,
     /// What the log says of the running validation pass.
     pub validation: Option<Progress>,
     /// Distinct validation files opened in this pass; absent where no folder is watched.
@@ -128,9 +122,21 @@ impl Job {
         self.started.get_or_insert(at);
         match said {
             Observation::Start => self.start(at),
-            Observation::Phase(phase) => self.enter(phase, at),
+            Observation::Phase(phase) => {
+                if !phase.live() || self.lives_on(reach::TRAINED) {
+                    self.enter(phase, at);
+                }
+            }
             Observation::Epoch { epoch, of } => self.reach_epoch(epoch, of, at),
-            Observation::Step { step, of } => self.reach_step(step, of, at),
+            Observation::Step { step, of } => {
+                self.reach_step(step, of, at);
+            }
+            Observation::FirstEpoch => self.first_epoch(at),
+            Observation::Planned { epochs, steps } => self.planned(epochs, steps, at),
+            Observation::EpochsDone { done, step } => self.epochs_done(done, step, at),
+            Observation::Train(Progress { done, of }) => self.train(done, of, at),
+            Observation::TrainBar(progress) => self.train_bar(progress, at),
+            Observation::Validate(progress) => self.validate(progress, at),
             Observation::Validation(progress) => self.reach_validation(progress, at),
             Observation::Bar(progress) => match self.phase {
                 Phase::Validation => self.reach_validation(progress, at),
@@ -146,6 +152,13 @@ impl Job {
                 | Phase::Unknown => {}
             },
             Observation::ValidationEnd => self.complete_validation(at),
+            Observation::Result { epochs_done } => {
+                self.result(epochs_done, at);
+                // An evaluation of the trained model.
+                if self.validation_complete && self.interrupted == Phase::Finished {
+                    self.end(Ended::Finished, at);
+                }
+            }
             Observation::CheckpointEnd => {
                 if self.phase == Phase::Checkpoint {
                     match self.stopping {
@@ -272,6 +285,9 @@ impl Job {
             self.checkpoint.mark(at, Phase::Checkpoint, |_| true);
         }
         self.leave(at);
+        if phase == Phase::Validation {
+            self.interrupted = self.phase;
+        }
         if phase.live() {
             self.ended = None;
             self.enrolled = true;
@@ -280,6 +296,9 @@ impl Job {
         self.phase = phase;
         self.phase_since = Some(at);
         self.marks = Marks::default();
+        if phase == Phase::Train {
+            self.next_epoch(at);
+        }
     }
 
     /// What ends with the phase that is left.
@@ -297,6 +316,7 @@ impl Job {
             Phase::Validation => {
                 self.complete_validation(at);
                 self.passes += 1;
+                self.counted_on.left(self.marks.validation, self.validation);
                 let whole = self.files.filter(|files| files.whole && files.opened > 0);
                 self.files_before = whole.map(|files| files.opened).or(self.files_before);
                 (self.validation, self.files, self.validation_complete) = (None, None, false);
@@ -314,25 +334,6 @@ impl Job {
         *longest = larger(*longest, seconds);
     }
 
-    fn complete_validation(&mut self, at: Unix) {
-        if self.phase != Phase::Validation || self.validation_complete {
-            return;
-        }
-        self.validation_complete = true;
-        if let Some(Progress { done, of: Some(of) }) = &mut self.validation {
-            *done = *of;
-        }
-        if let Some(seconds) = self
-            .phase_since
-            .map(|since| at - since)
-            .filter(|&seconds| seconds > 0.0)
-        {
-            self.validations.add(seconds);
-            self.lasted(Some(seconds));
-        }
-        self.progressed(at);
-    }
-
     fn end(&mut self, reason: Ended, at: Unix) {
         let reason = match (reason, self.last_fault) {
             (Ended::Error, Some(Fault::OutOfMemory)) => Ended::OutOfMemory,
@@ -340,72 +341,6 @@ impl Job {
         };
         self.enter(reason.phase(), at);
         self.ended = Some((reason, at));
-    }
-
-    fn reach_epoch(&mut self, epoch: u64, of: Option<u64>, at: Unix) {
-        if self.epoch.is_some_and(|now| epoch < now) {
-            self.start(at);
-        }
-        self.epochs = of.or(self.epochs);
-        if self.epoch == Some(epoch) {
-            return;
-        }
-        if let Some(seconds) = self
-            .epoch_since
-            .map(|since| at - since)
-            .filter(|&seconds| seconds > 0.0)
-        {
-            self.epochs_done.add(seconds);
-        }
-        self.epoch = Some(epoch);
-        self.epoch_since = Some(at);
-        self.marks = Marks::default();
-        self.progressed(at);
-    }
-
-    fn reach_step(&mut self, step: u64, of: Option<u64>, at: Unix) {
-        let known = self.step;
-        match known.and_then(|now| now.of).zip(of) {
-            // A bar within the training's bar, such as an evaluation's.
-            Some((all, part)) if part < all => return,
-            // What was seen before was such a one.
-            Some((part, all)) if part < all => (self.step, self.marks.step) = (None, None),
-            Some(_) | None => {}
-        }
-        // A counter that begins anew with each epoch.
-        if self.epoch != self.step_epoch {
-            self.step_epoch = self.epoch;
-            self.step = self.step.filter(|now| step >= now.done);
-        }
-        // Lines of several ranks may come a little out of order; a fall to less than half is another process.
-        if self.step.is_some_and(|now| step < now.done / 2) {
-            self.start(at);
-        }
-        self.enrolled |= self.step.is_some_and(|now| now.done != step);
-        let highest = self.step.map_or(step, |now| now.done.max(step));
-        let of = of.or(self.step.and_then(|now| now.of));
-        self.step = Some(Progress { done: highest, of });
-        if rises(&mut self.marks.step, step) {
-            self.progressed(at);
-        }
-    }
-
-    fn reach_validation(&mut self, progress: Progress, at: Unix) {
-        if self.phase != Phase::Validation || self.validation_complete {
-            return;
-        }
-        if self.validation.is_some_and(Progress::full) && !progress.full() {
-            // Another data set of the same pass begins.
-            self.marks.validation = None;
-        }
-        let of = progress.of.or(self.validation.and_then(|now| now.of));
-        self.validation = Some(Progress {
-            done: progress.done,
-            of,
-        });
-        if rises(&mut self.marks.validation, progress.done) {
-            self.progressed(at);
-        }
     }
 
     /// A name may be of the log's own making: one that is no name is not kept.
@@ -435,15 +370,6 @@ impl Job {
             seen && (at_work || ceiling.is_some_and(|ceiling| gap <= ceiling))
         });
     }
-}
-
-/// Raises `highest` to `value` if it is new.
-fn rises(highest: &mut Option<u64>, value: u64) -> bool {
-    let new = highest.is_none_or(|highest| value > highest);
-    if new {
-        *highest = Some(value);
-    }
-    new
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@
 
 pub mod ansi;
 pub mod blocks;
+mod envelope;
 pub mod follow;
 pub mod lines;
 pub mod preset;
 pub mod reader;
+mod traceback;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::config::{self, Config};
+use crate::log::reader::Presets;
 use crate::scenario::spec::Scenario;
 use crate::web;
 
@@ -51,7 +52,7 @@ fn check(path: &Path) -> Result<&'static str, config::Bad> {
     }
     // Any of its keys shows a preset, so that a misspelt one is told as such.
     if has(&["name:", "about:", "detect:", "rules:", "samples:"]) {
-        config::load_preset(path).map(|_| "preset")
+        config::load_preset(path, &Presets::built_in()).map(|_| "preset")
     } else {
         Config::load(path).map(|_| "configuration")
     }

@@ -82,7 +82,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     };
     let presets = Presets::built_in();
     let named = match &args.preset {
-        Some(name) if Path::new(name).is_file() => Some(Arc::new(load_preset(Path::new(name))?)),
+        Some(name) if Path::new(name).is_file() => {
+            Some(Arc::new(load_preset(Path::new(name), &presets)?))
+        }
         Some(name) => {
             let chosen = presets.named(name).filter(|preset| !preset.layer);
             let known: Vec<&str> = presets

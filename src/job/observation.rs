@@ -28,12 +28,39 @@ pub enum Observation {
         /// Planned steps.
         of: Option<u64>,
     },
-    /// How far the validation pass is.
+    /// A fresh run has begun: it is in its first epoch, as long as nothing tells how long an epoch is.
+    FirstEpoch,
+    /// So much is planned; both together tell how long an epoch is.
+    Planned {
+        /// Epochs.
+        epochs: Option<u64>,
+        /// Steps over the whole run.
+        steps: Option<u64>,
+    },
+    /// So many epochs are done, with a fraction; where the line tells the step, it tells how long an epoch is.
+    EpochsDone {
+        /// Epochs done.
+        done: f64,
+        /// The step at which they were.
+        step: Option<u64>,
+    },
+    /// Steps done over the whole run: a new number shows that training goes on, an old one is a redraw.
+    Train(Progress),
+    /// The same for a bar that begins anew with each epoch.
+    TrainBar(Progress),
+    /// How far a validation pass is; it begins here if none is under way.
+    Validate(Progress),
+    /// How far the validation pass is, which something else has begun.
     Validation(Progress),
     /// How far the pass under way is, where the text is the same in training and in validation.
     Bar(Progress),
     /// The validation pass is complete; what follows until the next edge is metrics and bookkeeping.
     ValidationEnd,
+    /// The result of the oldest pass that has none yet. Results may come a pass late, from a buffer.
+    Result {
+        /// Epochs done when that pass began, with a fraction, where the line tells.
+        epochs_done: Option<f64>,
+    },
     /// The checkpoint is written; the run goes back to what it was doing.
     CheckpointEnd,
     /// The epoch under way is complete with all that belongs to it: after the last planned one the run is finished.
@@ -212,9 +239,27 @@ impl fmt::Display for Observation {
                     of: *of
                 }
             ),
+            Self::FirstEpoch => write!(f, "first_epoch"),
+            Self::Planned { epochs, steps } => {
+                let part = |n: &Option<u64>, of| n.map_or(String::new(), |n| format!(" {n} {of}"));
+                write!(
+                    f,
+                    "planned{}{}",
+                    part(epochs, "epochs"),
+                    part(steps, "steps")
+                )
+            }
+            Self::EpochsDone { done, .. } => write!(f, "epochs_done {done}"),
+            Self::Train(progress) => write!(f, "train {progress}"),
+            Self::TrainBar(progress) => write!(f, "train_bar {progress}"),
+            Self::Validate(progress) => write!(f, "validate {progress}"),
             Self::Validation(progress) => write!(f, "validation {progress}"),
             Self::Bar(progress) => write!(f, "bar {progress}"),
             Self::ValidationEnd => write!(f, "validation_end"),
+            Self::Result { epochs_done: None } => write!(f, "result"),
+            Self::Result {
+                epochs_done: Some(done),
+            } => write!(f, "result {done}"),
             Self::CheckpointEnd => write!(f, "checkpoint_end"),
             Self::EpochEnd => write!(f, "epoch_end"),
             Self::Recompile(what) => write!(f, "recompile {what}"),

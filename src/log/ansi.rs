@@ -1,30 +1,58 @@
 //! Takes out of a line what only a terminal understands: CSI and OSC sequences (colours inside numbers, hyperlinks,
 //! cursor moves), backspaces, and the NUL bytes that a truncated log leaves. The rest is decoded lossily, since torn
 //! glyphs are normal where several processes write bars to one file.
+//!
+//! One move means something: a bar that is drawn below another puts the cursor up again when it is done.
 
 use std::borrow::Cow;
 
 const ESC: u8 = 0x1b;
 const BELL: u8 = 0x07;
 
+/// A line as a person reads it.
+#[derive(Debug, PartialEq)]
+pub struct Plain<'a> {
+    /// Its text.
+    pub text: Cow<'a, str>,
+    /// The cursor goes up behind the text: a nested bar, under one that stands still.
+    pub nested: bool,
+}
+
 /// The text of a line as a person reads it.
-pub fn plain(raw: &[u8]) -> Cow<'_, str> {
+pub fn plain(raw: &[u8]) -> Plain<'_> {
     if memchr::memchr3(ESC, 0, 0x08, raw).is_none() {
-        return String::from_utf8_lossy(raw);
+        return Plain {
+            text: String::from_utf8_lossy(raw),
+            nested: false,
+        };
     }
     let mut text = Vec::with_capacity(raw.len());
+    let (mut nested, mut visible) = (false, false);
     let mut rest = raw;
     while let Some((&byte, after)) = rest.split_first() {
         rest = match byte {
-            ESC => &after[sequence(after)..],
+            ESC => {
+                let length = sequence(after);
+                nested |= visible && is_up(&after[..length]);
+                &after[length..]
+            }
             0 | 0x08 => after,
             _ => {
+                visible |= byte != b' ';
                 text.push(byte);
                 after
             }
         };
     }
-    Cow::Owned(String::from_utf8_lossy(&text).into_owned())
+    Plain {
+        text: Cow::Owned(String::from_utf8_lossy(&text).into_owned()),
+        nested,
+    }
+}
+
+/// `ESC [ A`, with or without a number of lines.
+fn is_up(sequence: &[u8]) -> bool {
+    matches!(sequence, [b'[', lines @ .., b'A'] if lines.iter().all(u8::is_ascii_digit))
 }
 
 /// How many bytes after an ESC belong to its sequence. One that is cut off takes all that is there.
@@ -76,7 +104,21 @@ mod tests {
             (b"cut \x1b", "cut "),
             (b"\xe2\x96 10%|\x88\xff", "\u{fffd} 10%|\u{fffd}\u{fffd}"),
         ] {
-            assert_eq!(plain(raw), text);
+            assert_eq!(plain(raw).text, text);
+        }
+    }
+
+    #[test]
+    fn a_bar_below_another_puts_the_cursor_up_behind_itself() {
+        for (raw, nested) in [
+            (&b"  1%|1 | 1/9 [00:00]\x1b[A"[..], true),
+            (b"  1%|1 | 1/9 [00:00] \x1b[1A", true),
+            (b"  1%|1 | 1/9 [00:00]", false),
+            (b"      \x1b[A{'eval_loss': 1}", false),
+            (b"\x1b[1A\x1b[2KEpoch 0", false),
+            (b"\x1b[35mEpoch\x1b[0m", false),
+        ] {
+            assert_eq!(plain(raw).nested, nested, "{}", raw.escape_ascii());
         }
     }
 }

@@ -1,34 +1,38 @@
 //! Any chunks of bytes -> whole lines, and what belongs together as one.
 //!
-//! A line ends in `\n` or `\r`, so that a bar which is redrawn for hours is read frame by frame. A record that Rich
-//! wrapped over several physical lines grows with each of them: it is handed out again, longer, and `Line::seen` tells
-//! how much of it was there before, so that a reader never counts a match twice and never waits for a last line that
-//! cannot be known as such. An unfinished last line is handed out once it rests, by the same rule.
+//! A line ends in `\n` or `\r`, so that a bar which is redrawn for hours is read frame by frame. What others put around
+//! it (`envelope`) is taken off, and lines of several streams that stand between each other are kept apart. A record
+//! that Rich wrapped over several physical lines grows with each of them: it is handed out again, longer, and
+//! `Line::seen` tells how much of it was there before, so that a reader never counts a match twice and never waits for
+//! a last line that cannot be known as such. An unfinished last line is handed out once it rests, by the same rule.
 //!
 //! Pure: no clock (the caller says when the file rests) and bounded: a line keeps its newest `BOUND` bytes.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
+mod record;
 
 use super::ansi;
+use super::envelope::{self, Header, Labels};
+use record::Record;
 
 /// The longest line that is kept, in bytes. Rich tables and dictionaries are far below, bars without any end above.
 pub const BOUND: usize = 64 * 1024;
 
-/// The longest record that is kept together, in bytes: it is read anew with each of its lines. A step's metrics are a
-/// third of it.
-const RECORD: usize = 4 * 1024;
+/// At most so many streams are kept apart; ranks of one node with two streams each are far below.
+const STREAMS: usize = 256;
 
 /// A line, or what is known of it by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Its text: no control sequences, no columns that Rich adds.
+    /// Its text: no envelope, no control sequences, no columns that Rich adds.
     pub text: &'a str,
     /// So many bytes of `text` were handed out before: a match that ends there is an old one.
     pub seen: usize,
     /// The file's offset behind its last byte.
     pub end: u64,
+    /// The rank that wrote it, where an envelope tells.
+    pub rank: Option<u64>,
+    /// A bar below another one.
+    pub nested: bool,
 }
 
 /// The state between two chunks.
@@ -38,22 +42,23 @@ pub struct Lines {
     tail: Vec<u8>,
     /// The file's offset behind the last byte taken in.
     offset: u64,
+    /// What stands before the physical line under way, up to its `\n`; absent before it is known.
+    header: Option<Header>,
+    labels: Labels,
+    streams: Vec<Stream>,
+}
+
+/// What is unfinished in one stream.
+#[derive(Debug, Default)]
+struct Stream {
+    name: Vec<u8>,
+    rank: Option<u64>,
+    /// Raw bytes of a line that goes on with the next record.
+    partial: Vec<u8>,
     /// The newest Rich record, which may go on.
     record: Option<Record>,
     /// Length of the text that the unfinished last line was handed out with.
     rested: usize,
-}
-
-/// A record that Rich may have wrapped.
-#[derive(Debug)]
-struct Record {
-    /// The column in which its text begins, in each of its lines.
-    indent: usize,
-    /// The width of the text column, where the first line tells it.
-    width: Option<usize>,
-    text: String,
-    /// The last piece is a part of one word that filled its line: no blank follows it.
-    broken: bool,
 }
 
 impl Lines {
@@ -61,18 +66,18 @@ impl Lines {
     pub fn push(&mut self, mut bytes: &[u8], each: &mut dyn FnMut(Line<'_>)) {
         while let Some(at) = memchr::memchr2(b'\n', b'\r', bytes) {
             let (line, rest) = bytes.split_at(at);
+            let ends = rest[0] == b'\n';
             bytes = &rest[1..];
             self.offset += at as u64 + 1;
             if self.tail.is_empty() {
-                self.hand_out(newest(line), true, each);
+                self.end(newest(line), ends, each);
             } else {
                 let mut whole = std::mem::take(&mut self.tail);
                 whole.extend_from_slice(line);
-                self.hand_out(newest(&whole), true, each);
+                self.end(newest(&whole), ends, each);
                 whole.clear();
                 self.tail = whole;
             }
-            self.rested = 0;
         }
         self.offset += bytes.len() as u64;
         self.tail.extend_from_slice(newest(bytes));
@@ -80,21 +85,35 @@ impl Lines {
         if self.tail.len() > 2 * BOUND {
             let old = self.tail.len() - BOUND;
             self.tail.drain(..old);
-            self.rested = 0;
+            self.streams.iter_mut().for_each(|stream| stream.rested = 0);
         }
     }
 
-    /// The file rests: hands out the unfinished last line, if it has not been handed out as it is.
+    /// The file rests: hands out what is unfinished, if it has not been handed out as it is.
     pub fn rest(&mut self, each: &mut dyn FnMut(Line<'_>)) {
         let tail = std::mem::take(&mut self.tail);
-        let rested = self.hand_out(newest(&tail), false, each);
+        if !tail.is_empty() && !tail.starts_with(b"{\"log\":\"") {
+            let known = self.header.is_some();
+            let header = self.header.clone();
+            let header = header.unwrap_or_else(|| self.labels.open(&tail, false));
+            let text = &tail[if known { 0 } else { header.length }..];
+            let stream = stream(&mut self.streams, &header);
+            let whole = stream.joined(header.again.as_deref(), text);
+            stream.rested = stream.hand_out(newest(&whole), false, self.offset, each);
+        }
+        for stream in &mut self.streams {
+            if tail.is_empty() && !stream.partial.is_empty() {
+                let partial = std::mem::take(&mut stream.partial);
+                stream.rested = stream.hand_out(newest(&partial), false, self.offset, each);
+                stream.partial = partial;
+            }
+        }
         self.tail = tail;
-        self.rested = rested;
     }
 
     /// There is an unfinished last line.
     pub fn unfinished(&self) -> bool {
-        !self.tail.is_empty()
+        !self.tail.is_empty() || self.streams.iter().any(|stream| !stream.partial.is_empty())
     }
 
     /// The file begins anew: nothing that was unfinished goes on.
@@ -102,20 +121,120 @@ impl Lines {
         *self = Self::default();
     }
 
+    /// A piece of a physical line is there; `ends`: it is the last one.
+    fn end(&mut self, raw: &[u8], ends: bool, each: &mut dyn FnMut(Line<'_>)) {
+        if self.header.is_none()
+            && let Some((header, text)) = envelope::docker(raw)
+        {
+            let text = text.strip_suffix(b"\n").unwrap_or(&text);
+            self.pieces(&header, text, each);
+            return;
+        }
+        let (header, text) = match self.header.take() {
+            Some(header) => (header, raw),
+            None => {
+                let header = self.labels.open(raw, true);
+                let text = &raw[header.length..];
+                (header, text)
+            }
+        };
+        match envelope::octal(text) {
+            Some(text) => self.pieces(&header, &text, each),
+            None => self.piece(&header, text, ends, each),
+        }
+        if !ends {
+            self.header = Some(header);
+        }
+    }
+
+    /// A whole line whose ends within came as text.
+    fn pieces(&mut self, header: &Header, text: &[u8], each: &mut dyn FnMut(Line<'_>)) {
+        let mut rest = text;
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
+            self.piece(header, &rest[..at], false, each);
+            rest = &rest[at + 1..];
+        }
+        self.piece(header, rest, true, each);
+    }
+
+    fn piece(&mut self, header: &Header, text: &[u8], ends: bool, each: &mut dyn FnMut(Line<'_>)) {
+        let stream = stream(&mut self.streams, header);
+        if header.again.is_none() && stream.partial.is_empty() && !(ends && header.partial) {
+            stream.hand_out(text, true, self.offset, each);
+            stream.rested = 0;
+            return;
+        }
+        let whole = stream.joined(header.again.as_deref(), text);
+        if ends && header.partial {
+            stream.partial = newest(&whole).to_vec();
+        } else {
+            stream.partial.clear();
+            stream.hand_out(newest(&whole), true, self.offset, each);
+            stream.rested = 0;
+        }
+    }
+}
+
+/// The stream that the header names.
+fn stream<'a>(streams: &'a mut Vec<Stream>, header: &Header) -> &'a mut Stream {
+    let known = streams.iter().position(|s| s.name == header.stream);
+    let index = known.unwrap_or_else(|| {
+        if streams.len() >= STREAMS {
+            streams.remove(0);
+        }
+        streams.push(Stream {
+            name: header.stream.clone(),
+            rank: header.rank,
+            ..Stream::default()
+        });
+        streams.len() - 1
+    });
+    &mut streams[index]
+}
+
+impl Stream {
+    /// The unfinished part and what follows it, without what a launcher put into the middle.
+    fn joined(&self, again: Option<&[u8]>, text: &[u8]) -> Vec<u8> {
+        let mut whole = self.partial.clone();
+        let mut rest = text;
+        while let Some(again) = again
+            && let Some(at) = memchr::memmem::find(rest, again)
+        {
+            whole.extend_from_slice(&rest[..at]);
+            rest = &rest[at + again.len()..];
+        }
+        whole.extend_from_slice(rest);
+        whole
+    }
+
     /// Hands out one line and returns the length of its text.
-    fn hand_out(&mut self, raw: &[u8], whole: bool, each: &mut dyn FnMut(Line<'_>)) -> usize {
-        let plain = ansi::plain(raw);
+    fn hand_out(
+        &mut self,
+        raw: &[u8],
+        whole: bool,
+        end: u64,
+        each: &mut dyn FnMut(Line<'_>),
+    ) -> usize {
+        let ansi::Plain {
+            text: plain,
+            nested,
+        } = ansi::plain(raw);
         if plain.trim().is_empty() {
             return 0;
         }
-        let (end, rested) = (self.offset, self.rested);
-        if let Some(head) = Record::head(&plain) {
+        let (rested, rank) = (self.rested, self.rank);
+        let mut line = |text: &str, before: usize| {
             each(Line {
-                text: &head.text,
-                seen: rested.min(head.text.len()),
+                text,
+                seen: before.max(rested.min(text.len())),
                 end,
+                rank,
+                nested,
             });
-            let length = head.text.len();
+            text.len()
+        };
+        if let Some(head) = Record::head(&plain) {
+            let length = line(&head.text, 0);
             self.record = Some(head);
             return length;
         }
@@ -124,86 +243,20 @@ impl Lines {
         {
             let (before, broken) = (record.text.len(), record.broken);
             record.join(piece);
-            let length = record.text.len();
-            each(Line {
-                text: &record.text,
-                seen: before.max(rested.min(length)),
-                end,
-            });
+            let length = line(&record.text, before.min(record.text.len()));
             if !whole {
                 record.text.truncate(before);
                 record.broken = broken;
             }
             return length;
         }
-        let text = plain.trim_end();
-        each(Line {
-            text,
-            seen: rested.min(text.len()),
-            end,
-        });
-        text.len()
+        line(plain.trim_end(), 0)
     }
 }
 
 /// The newest bytes of a line that is too long.
 fn newest(line: &[u8]) -> &[u8] {
     &line[line.len().saturating_sub(BOUND)..]
-}
-
-impl Record {
-    /// The first line of a record: time (or blanks where the second has not changed), level, text, file:line.
-    fn head(plain: &str) -> Option<Self> {
-        static HEAD: LazyLock<Regex> = LazyLock::new(|| {
-            Regex::new(
-                r"^(?:\[[0-9:/., APM-]{5,24}\]|(?: {8,26})) (?:DEBUG   |INFO    |WARNING |ERROR   |CRITICAL) (?<text>\S.*?)(?<gap> +)(?<source>[\w.]+\.py:\d+)? *$",
-            )
-            .expect("a constant pattern")
-        });
-        if !plain.starts_with(['[', ' ']) {
-            return None;
-        }
-        let found = HEAD.captures(plain)?;
-        let text = found.name("text").expect("always there");
-        let indent = text.start();
-        let width = found.name("source").map(|source| {
-            // One blank stands between the columns.
-            plain[indent..source.start()]
-                .chars()
-                .count()
-                .saturating_sub(1)
-        });
-        let broken = is_broken(text.as_str(), width);
-        Some(Self {
-            indent,
-            width,
-            text: text.as_str().to_owned(),
-            broken,
-        })
-    }
-
-    /// The text of a line that goes on with this record: it begins in the text's column, and the column of the source
-    /// is blank.
-    fn continuation<'a>(&self, plain: &'a str) -> Option<&'a str> {
-        let text = plain.get(self.indent..)?;
-        let indented = plain.as_bytes()[..self.indent].iter().all(|&b| b == b' ');
-        (indented && !text.starts_with(' ') && text.ends_with(' ')).then(|| text.trim_end())
-    }
-
-    fn join(&mut self, piece: &str) {
-        if self.text.len() + piece.len() > RECORD {
-            self.text.clear();
-        } else if !self.broken {
-            self.text.push(' ');
-        }
-        self.text.push_str(piece);
-        self.broken = is_broken(piece, self.width);
-    }
-}
-
-/// Rich breaks a word only where it is longer than a line, and then fills the line with it.
-fn is_broken(piece: &str, width: Option<usize>) -> bool {
-    width.is_some_and(|width| piece.chars().count() == width) && !piece.contains(' ')
 }
 
 #[cfg(test)]

@@ -2,15 +2,57 @@
 //!
 //! Pure: text in, rules out. A rule is a pattern and what its match says; each word of `emit` needs certain captures,
 //! and that is checked when the file is read, as everything else is. Every rule that matches speaks, in their order.
+//!
+//! ```yaml
+//! name: mine
+//! about: what this covers, and from where it is known
+//! extends: transformers        # its rules speak, too, before these
+//! detect: ['^my banner']       # each pattern that was seen counts for this preset; most of them win
+//! rules:
+//!   - when: '^ *\d+%\|[^|]*\| *(?<step>\d+)/(?<steps>\d+) \['
+//!     unless: 'examples/s'     # not where this matches, too
+//!     nested: false            # only a bar that stands alone (true: one below another)
+//!     emit: train
+//! samples:
+//!   - line: ' 50%|##  | 5/10 [00:01<00:01,  5.00it/s]'
+//!     gives: [train 5/10]
+//! ```
+//!
+//! | word | captures | what it says |
+//! | --- | --- | --- |
+//! | `start` | | a new process has begun to write |
+//! | `{phase: P}` | | the run is in this phase now |
+//! | `epoch` | `epoch`, `epochs` | this epoch is under way |
+//! | `first_epoch` | | a fresh run has begun: it is in its first epoch, until a pass is over and nothing tells more |
+//! | `epochs_done` | `epochs_done`, `step` | so many epochs are done, with a fraction; with the step, how long one is |
+//! | `planned` | `epochs`, `steps` | so many are planned; where both are told, they tell how long an epoch is |
+//! | `step` | `step`, `steps` | so many steps are done; says nothing of the phase |
+//! | `train` | `step`, `steps` | the same, and a new number shows that training goes on |
+//! | `train_bar` | `done`, `total` | the same for a bar that begins anew with each epoch |
+//! | `validate` | `done`, `total` | how far a validation is, which this begins where none is under way |
+//! | `validation` | `done`, `total` | how far it is, where another word has begun it |
+//! | `bar` | `done`, `total` | how far the phase under way is, where its text is the same in both |
+//! | `validation_end` | | the pass is complete |
+//! | `result` | `epochs_done` | the result of the oldest pass that has none yet: it may come late, from a buffer |
+//! | `checkpoint_end`, `epoch_end` | | what they say |
+//! | `{value: NAME}` | `value`, `k` | any other number; `{k}` in the name stands for the capture |
+//! | `{fault: F}`, `{stopping: R}`, `{end: R}` | | what went wrong, why it will end, that and why it has |
+//! | `recompile`, `recompile_limit` | `frame`, `attempt`, `rank`, `pid` | Dynamo compiled again, or gave up |
+//! | `collective_timeout` | `milliseconds` | how long a collective may wait |
+//!
+//! `epoch`, `step` and `done` may be `epoch0`, `step0` and `done0`, which count from 0; `epochs`, `steps` and `total`
+//! may be `last_epoch`, `last_step` and `last`, which name the last index.
 
-use std::fmt;
+mod emit;
 
-use regex::{Captures, Regex, RegexSet};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::sync::Arc;
+
+use regex::{Regex, RegexSet};
+use serde::Deserialize;
 
 use super::lines::{Line, Lines};
-use crate::job::Phase;
-use crate::job::observation::{Ended, Fault, Observation, Progress, Recompile};
+use crate::job::observation::Observation;
+use emit::{Emit, Emits};
 
 /// The rules of one framework, or of a layer that is common to many.
 #[derive(Debug)]
@@ -19,126 +61,156 @@ pub struct Preset {
     pub name: String,
     /// It speaks beside whichever preset is chosen.
     pub layer: bool,
-    detect: RegexSet,
-    rules: RegexSet,
-    compiled: Vec<(Regex, Vec<Emit>)>,
+    /// The preset whose rules it takes over.
+    pub extends: Option<Arc<Preset>>,
+    /// Patterns of lines that show this framework.
+    pub detect: Vec<String>,
+    set: RegexSet,
+    rules: Vec<Compiled>,
     samples: Vec<Sample>,
 }
 
+/// A checked rule.
+#[derive(Clone, Debug)]
+struct Compiled {
+    when: Regex,
+    unless: Option<Regex>,
+    nested: Option<bool>,
+    emit: Vec<Emit>,
+}
+
 /// The file's form.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     name: String,
     /// For people: what this covers, and from where it is known.
     #[expect(dead_code, reason = "read by people, demanded from every file")]
     about: String,
+    extends: Option<String>,
     #[serde(default)]
     layer: bool,
-    /// A line that fits one of these chooses this preset.
+    /// Lines that fit one of these choose this preset.
     #[serde(default)]
     detect: Vec<String>,
     rules: Vec<Rule>,
     samples: Vec<Sample>,
 }
 
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
     when: String,
+    unless: Option<String>,
+    nested: Option<bool>,
     emit: Emits,
 }
 
 /// Bytes as the framework writes them, and what must be read from them.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sample {
     line: String,
     gives: Vec<String>,
 }
 
-/// A word, or a list of them.
+/// What one rule made of a line, for people.
 #[derive(Debug)]
-struct Emits(Vec<Emit>);
-
-/// What a match says; the captures fill it.
-#[derive(Clone, Debug, PartialEq)]
-enum Emit {
-    Start,
-    Phase(Phase),
-    Epoch,
-    Step,
-    Validation,
-    Bar,
-    ValidationEnd,
-    CheckpointEnd,
-    EpochEnd,
-    Recompile,
-    RecompileLimit,
-    Fault(Fault),
-    Stopping(Ended),
-    End(Ended),
-    /// The name may hold `{k}`: the capture `k`, which should be a small number.
-    Value(String),
-    CollectiveTimeout,
+pub struct Explained {
+    /// The rule's pattern.
+    pub when: String,
+    /// The part of the line that fits it.
+    pub matched: String,
+    /// The captures and what they took.
+    pub captures: Vec<(String, String)>,
+    /// What it says; nothing where a number could not be read as one.
+    pub said: Vec<String>,
 }
 
-const WORDS: &str = "start, epoch, step, validation, bar, validation_end, checkpoint_end, epoch_end, recompile, \
-                     recompile_limit, collective_timeout, or one of {phase: ..}, {fault: ..}, {stopping: ..}, \
-                     {end: ..}, {value: ..}";
-
 impl Preset {
-    /// Reads one file. The error names the line where it can, and what to do.
-    pub fn parse(yaml: &str) -> Result<Self, String> {
+    /// Reads one file; `known` finds the preset that it extends. The error names the line where it can, and what to do.
+    pub fn parse(yaml: &str, known: &dyn Fn(&str) -> Option<Arc<Self>>) -> Result<Self, String> {
         let file: File = serde_yaml::from_str(yaml).map_err(|e| e.to_string())?;
-        let mut compiled = Vec::new();
-        for Rule { when, emit } in file.rules {
-            let regex = Regex::new(&ascii(&when)).map_err(|e| format!("rule `{when}`: {e}"))?;
-            for emit in &emit.0 {
-                emit.check(&regex)
-                    .map_err(|e| format!("rule `{when}`: {e}"))?;
-            }
-            compiled.push((regex, emit.0));
+        let extends = match &file.extends {
+            Some(name) => Some(known(name).ok_or_else(|| {
+                format!("extends `{name}`, which is no preset that is known here")
+            })?),
+            None => None,
+        };
+        let mut rules = extends
+            .as_ref()
+            .map_or(Vec::new(), |base| base.rules.clone());
+        for rule in file.rules {
+            let when = rule.when.clone();
+            rules.push(rule.compile().map_err(|e| format!("rule `{when}`: {e}"))?);
         }
-        let set = |patterns: &[String]| RegexSet::new(patterns).map_err(|e| e.to_string());
-        let rules: Vec<String> = compiled
-            .iter()
-            .map(|(regex, _)| regex.as_str().to_owned())
-            .collect();
+        let patterns: Vec<&str> = rules.iter().map(|rule| rule.when.as_str()).collect();
+        let detect: Vec<String> = file.detect.iter().map(|pattern| ascii(pattern)).collect();
+        RegexSet::new(&detect).map_err(|e| format!("detect: {e}"))?;
         Ok(Self {
             name: file.name,
             layer: file.layer,
-            detect: set(&file
-                .detect
-                .iter()
-                .map(|pattern| ascii(pattern))
-                .collect::<Vec<_>>())
-            .map_err(|e| format!("detect: {e}"))?,
-            rules: set(&rules)?,
-            compiled,
+            set: RegexSet::new(patterns).map_err(|e| e.to_string())?,
+            detect,
+            extends,
+            rules,
             samples: file.samples,
         })
     }
 
-    /// This line shows that the log is of this framework.
-    pub fn detects(&self, line: &Line<'_>) -> bool {
-        self.detect.is_match(line.text)
+    /// The name of the preset that a file extends, if it is one that does.
+    pub fn base_of(yaml: &str) -> Option<String> {
+        let line = yaml
+            .lines()
+            .find_map(|line| line.strip_prefix("extends:"))?;
+        Some(line.split('#').next()?.trim().to_owned())
     }
 
     /// What the line says, in the order of the rules.
     pub fn read(&self, line: &Line<'_>, said: &mut dyn FnMut(Observation)) {
-        for index in self.rules.matches(line.text) {
-            let (regex, emits) = &self.compiled[index];
-            for found in regex.captures_iter(line.text) {
+        for index in self.set.matches(line.text) {
+            let rule = &self.rules[index];
+            if !rule.admits(line) {
+                continue;
+            }
+            for found in rule.when.captures_iter(line.text) {
                 let end = found.get(0).map_or(0, |all| all.end());
                 if end > line.seen {
-                    emits
+                    rule.emit
                         .iter()
-                        .filter_map(|emit| emit.fill(&found))
+                        .filter_map(|emit| emit.fill(&found, line.rank))
                         .for_each(&mut *said);
                 }
             }
         }
+    }
+
+    /// Which rules fit the line, what they took from it and what they say.
+    pub fn explain(&self, line: &Line<'_>) -> Vec<Explained> {
+        let fitting = self.set.matches(line.text).into_iter();
+        let fitting = fitting.map(|index| &self.rules[index]);
+        fitting
+            .filter(|rule| rule.admits(line))
+            .flat_map(|rule| {
+                rule.when.captures_iter(line.text).map(|found| Explained {
+                    when: rule.when.as_str().to_owned(),
+                    matched: found[0].to_owned(),
+                    captures: rule
+                        .when
+                        .capture_names()
+                        .flatten()
+                        .filter_map(|name| {
+                            Some((name.to_owned(), found.name(name)?.as_str().to_owned()))
+                        })
+                        .collect(),
+                    said: rule
+                        .emit
+                        .iter()
+                        .filter_map(|emit| Some(emit.fill(&found, line.rank)?.to_string()))
+                        .collect(),
+                })
+            })
+            .collect()
     }
 
     /// Runs the samples: each must give exactly what it says.
@@ -167,99 +239,30 @@ impl Preset {
     }
 }
 
-impl Emit {
-    /// The captures without which this can say nothing: one of each group.
-    fn needs(&self) -> &'static [&'static [&'static str]] {
-        match self {
-            Self::Epoch => &[&["epoch", "epoch0"]],
-            Self::Step => &[&["step", "step0"]],
-            Self::Validation | Self::Bar => &[&["done"]],
-            Self::Recompile | Self::RecompileLimit => &[&["frame"], &["attempt"]],
-            Self::Value(_) => &[&["value"]],
-            Self::CollectiveTimeout => &[&["milliseconds"]],
-            Self::Start
-            | Self::Phase(_)
-            | Self::ValidationEnd
-            | Self::CheckpointEnd
-            | Self::EpochEnd
-            | Self::Fault(_)
-            | Self::Stopping(_)
-            | Self::End(_) => &[],
+impl Rule {
+    fn compile(self) -> Result<Compiled, String> {
+        let pattern = |text: &str| Regex::new(&ascii(text)).map_err(|e| e.to_string());
+        let when = pattern(&self.when)?;
+        for emit in &self.emit.0 {
+            emit.check(&when)?;
         }
-    }
-
-    fn check(&self, regex: &Regex) -> Result<(), String> {
-        let has = |name: &str| regex.capture_names().flatten().any(|n| n == name);
-        for group in self.needs() {
-            if !group.iter().any(|name| has(name)) {
-                return Err(format!(
-                    "emits {self:?}, which needs the capture (?<{}>..)",
-                    group.join(">..) or (?<")
-                ));
-            }
-        }
-        if let Self::Value(name) = self
-            && name.contains("{k}")
-            && !has("k")
-        {
-            return Err(format!(
-                "the value's name `{name}` needs the capture (?<k>..)"
-            ));
-        }
-        Ok(())
-    }
-
-    /// The observation; nothing if a number cannot be read as one.
-    fn fill(&self, found: &Captures<'_>) -> Option<Observation> {
-        let text = |name: &str| found.name(name).map(|m| m.as_str());
-        let count = |name: &str| text(name).and_then(count);
-        let one_based = |name: &str, zero: &str| count(name).or_else(|| count(zero).map(|n| n + 1));
-        let progress = || {
-            Some(Progress {
-                done: count("done")?,
-                of: count("total"),
-            })
-        };
-        let recompile = || {
-            Some(Recompile {
-                by: match (text("rank"), text("pid")) {
-                    (Some(rank), _) => format!("rank {rank}"),
-                    (None, Some(pid)) => format!("pid {pid}"),
-                    (None, None) => String::new(),
-                },
-                frame: text("frame")?.to_owned(),
-                attempt: count("attempt")?,
-            })
-        };
-        Some(match self {
-            Self::Start => Observation::Start,
-            Self::Phase(phase) => Observation::Phase(*phase),
-            Self::Epoch => Observation::Epoch {
-                epoch: one_based("epoch", "epoch0")?,
-                of: count("epochs"),
-            },
-            Self::Step => Observation::Step {
-                step: one_based("step", "step0")?,
-                of: count("steps"),
-            },
-            Self::Validation => Observation::Validation(progress()?),
-            Self::Bar => Observation::Bar(progress()?),
-            Self::ValidationEnd => Observation::ValidationEnd,
-            Self::CheckpointEnd => Observation::CheckpointEnd,
-            Self::EpochEnd => Observation::EpochEnd,
-            Self::Recompile => Observation::Recompile(recompile()?),
-            Self::RecompileLimit => Observation::RecompileLimit(recompile()?),
-            Self::Fault(fault) => Observation::Fault(*fault),
-            Self::Stopping(reason) => Observation::Stopping(*reason),
-            Self::End(reason) => Observation::End(*reason),
-            Self::Value(name) => Observation::Value {
-                name: name.replace("{k}", text("k").unwrap_or_default()),
-                value: text("value")?.replace(',', "").parse().ok()?,
-            },
-            Self::CollectiveTimeout => Observation::CollectiveTimeout {
-                seconds: count("milliseconds")? as f64 / 1000.0,
-            },
+        Ok(Compiled {
+            when,
+            unless: self.unless.as_deref().map(pattern).transpose()?,
+            nested: self.nested,
+            emit: self.emit.0,
         })
+    }
+}
+
+impl Compiled {
+    /// Nothing beside the pattern speaks against this line.
+    fn admits(&self, line: &Line<'_>) -> bool {
+        self.nested.is_none_or(|nested| nested == line.nested)
+            && !self
+                .unless
+                .as_ref()
+                .is_some_and(|not| not.is_match(line.text))
     }
 }
 
@@ -283,88 +286,6 @@ fn ascii(pattern: &str) -> String {
         }
     }
     plain
-}
-
-/// A count as logs print it: `412`, `1,710`, `1.2k`.
-fn count(text: &str) -> Option<u64> {
-    let digits = text.replace(',', "");
-    let (number, scale) = match digits.as_bytes().last()? {
-        b'k' | b'K' => (&digits[..digits.len() - 1], 1e3),
-        b'M' => (&digits[..digits.len() - 1], 1e6),
-        b'G' => (&digits[..digits.len() - 1], 1e9),
-        b'T' => (&digits[..digits.len() - 1], 1e12),
-        _ => return digits.parse().ok(),
-    };
-    let value: f64 = number.parse().ok()?;
-    Some((value * scale) as u64)
-}
-
-impl<'de> Deserialize<'de> for Emits {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Words;
-        impl<'de> Visitor<'de> for Words {
-            type Value = Emits;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(WORDS)
-            }
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<Emits, E> {
-                Ok(Emits(vec![
-                    Emit::word(word).ok_or_else(|| E::unknown_variant(word, &[WORDS]))?,
-                ]))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Emits, A::Error> {
-                let mut all = Vec::new();
-                while let Some(Emits(some)) = list.next_element()? {
-                    all.extend(some);
-                }
-                Ok(Emits(all))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Emits, A::Error> {
-                let mut all = Vec::new();
-                while let Some((word, of)) = map.next_entry::<String, String>()? {
-                    let emit = Emit::word_of(&word, &of);
-                    all.push(emit.ok_or_else(|| {
-                        de::Error::custom(format!(
-                            "`{word}: {of}` is not known here, expected {WORDS}"
-                        ))
-                    })?);
-                }
-                Ok(Emits(all))
-            }
-        }
-        deserializer.deserialize_any(Words)
-    }
-}
-
-impl Emit {
-    fn word(word: &str) -> Option<Self> {
-        Some(match word {
-            "start" => Self::Start,
-            "epoch" => Self::Epoch,
-            "step" => Self::Step,
-            "validation" => Self::Validation,
-            "bar" => Self::Bar,
-            "validation_end" => Self::ValidationEnd,
-            "checkpoint_end" => Self::CheckpointEnd,
-            "epoch_end" => Self::EpochEnd,
-            "recompile" => Self::Recompile,
-            "recompile_limit" => Self::RecompileLimit,
-            "collective_timeout" => Self::CollectiveTimeout,
-            _ => return None,
-        })
-    }
-
-    fn word_of(word: &str, of: &str) -> Option<Self> {
-        let reason = || Ended::ALL.into_iter().find(|reason| reason.name() == of);
-        Some(match word {
-            "phase" => Self::Phase(Phase::named(of)?),
-            "fault" => Self::Fault(Fault::ALL.into_iter().find(|fault| fault.name() == of)?),
-            "stopping" => Self::Stopping(reason()?),
-            "end" => Self::End(reason()?),
-            "value" => Self::Value(of.to_owned()),
-            _ => return None,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
+use super::emit::count;
 use super::*;
 
 fn refused(rule: &str) -> String {
     let yaml = format!("name: x\nabout: x\nrules:\n  - {rule}\nsamples: []\n");
-    Preset::parse(&yaml).expect_err(rule)
+    Preset::parse(&yaml, &|_| None).expect_err(rule)
 }
 
 #[test]
@@ -30,7 +31,7 @@ fn a_bad_file_is_refused_with_the_reason_and_the_way_out() {
         ),
         (
             "{ whne: 'x', emit: start }",
-            "unknown field `whne`, expected `when` or `emit` at line 4",
+            "unknown field `whne`, expected one of `when`, `unless`, `nested`, `emit` at line 4",
         ),
     ] {
         let message = refused(rule);
@@ -41,7 +42,7 @@ fn a_bad_file_is_refused_with_the_reason_and_the_way_out() {
 #[test]
 fn a_sample_that_gives_something_else_is_told() {
     let yaml = "name: x\nabout: x\nrules:\n  - { when: 'go', emit: start }\nsamples:\n  - { line: 'go', gives: [] }\n";
-    let preset = Preset::parse(yaml).expect("a good file");
+    let preset = Preset::parse(yaml, &|_| None).expect("a good file");
     assert_eq!(
         preset.prove().unwrap_err(),
         r#"preset x: sample "go" gives ["start"], but should give []"#
