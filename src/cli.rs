@@ -3,6 +3,7 @@
 pub mod check;
 pub mod demo;
 pub mod diagnose;
+pub mod explain;
 pub mod reference;
 pub mod replay;
 pub mod serve;
@@ -65,6 +66,8 @@ pub enum Command {
     Demo(demo::Args),
     /// Print what a log says, change by change.
     Replay(replay::Args),
+    /// Tell which rule of which preset fits a line, and what is taken from it.
+    Explain(explain::Args),
     /// Play scenarios in virtual time through the same code and the alert rules (needs promtool).
     Simulate(simulate::Args),
     /// Look at a run twice: what moved, the verdict, how sure, and what to run next.

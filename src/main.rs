@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use training_exporter::cli::{
-    Cli, Command, Format, Level, Voice, check, demo, diagnose, reference, replay, serve, simulate,
+    Cli, Command, Format, Level, Voice, check, demo, diagnose, explain, reference, replay, serve,
+    simulate,
 };
 use training_exporter::run::worker;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         None => serve::run(&cli.serve),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Explain(args)) => explain::run(&args, &mut io::stdout().lock()),
         Some(Command::Replay(args)) => replay::run(&args, &mut io::stdout().lock()),
         Some(Command::Simulate(args)) => simulate::run(&args, &mut io::stdout().lock()),
         Some(Command::Diagnose(args)) => {

@@ -1,5 +1,7 @@
 //! `training-exporter replay`: what a log says, change by change, through the very calls that `serve` makes.
 
+mod summary;
+
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,8 +14,10 @@ use crate::job::cadence::Limits;
 use crate::job::{Job, Unix};
 use crate::log::follow::open;
 use crate::log::lines::{Line, Lines};
+use crate::log::preset::Preset;
 use crate::log::reader::{Presets, Reader};
 use crate::scenario::recording::timeline;
+use summary::Summary;
 
 /// How long an unfinished last line must rest before it is judged, in seconds.
 pub const REST: f64 = 0.15;
@@ -33,7 +37,7 @@ pub struct Args {
     /// `jsonl` for programs, `text` for people.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// The log.
+    /// The log; `-` is the standard input.
     log: PathBuf,
 }
 
@@ -74,37 +78,28 @@ struct Row<'a> {
 /// Prints each change of what is believed.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let cannot = || format!("cannot read {}", args.log.display());
-    let mut log = open(&args.log).with_context(cannot)?;
-    let length = log.metadata().with_context(cannot)?.len();
+    let (mut log, length): (Box<dyn Read>, u64) = if args.log == Path::new("-") {
+        (Box::new(io::stdin()), u64::MAX)
+    } else {
+        let log = open(&args.log).with_context(cannot)?;
+        let length = log.metadata().with_context(cannot)?.len();
+        (Box::new(log), length)
+    };
     let appends = match &args.timeline {
         Some(path) => timeline(&read(path)?).map_err(|e| anyhow!("{}:{e}", path.display()))?,
         None => vec![(0.0, length)],
     };
     let presets = Presets::built_in();
-    let named = match &args.preset {
-        Some(name) if Path::new(name).is_file() => {
-            Some(Arc::new(load_preset(Path::new(name), &presets)?))
-        }
-        Some(name) => {
-            let chosen = presets.named(name).filter(|preset| !preset.layer);
-            let known: Vec<&str> = presets
-                .all()
-                .filter(|p| !p.layer)
-                .map(|p| p.name.as_str())
-                .collect();
-            Some(chosen.with_context(|| {
-                format!(
-                    "no preset `{name}`, and no file of that name; known are {}",
-                    known.join(", ")
-                )
-            })?)
-        }
-        None => None,
-    };
+    let named = args
+        .preset
+        .as_deref()
+        .map(|name| preset(name, &presets))
+        .transpose()?;
     let mut replay = Replay {
         job: Job::new(Limits::default()),
         reader: presets.reader(named),
         believed: Belief::default(),
+        summary: Summary::default(),
         format: args.format,
         at: 0.0,
         out,
@@ -124,8 +119,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
                 break;
             }
             lines.push(&chunk[..n], &mut |line| replay.take(&line));
+            taken += n as u64;
         }
-        taken = size;
         if appends.get(i + 1).is_none_or(|&(next, _)| next - at > REST) {
             lines.rest(&mut |line| replay.take(&line));
         }
@@ -134,14 +129,35 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     if args.format == Format::Text {
         let framework = replay.reader.framework().unwrap_or("not recognised");
         writeln!(replay.out, "{taken} bytes read, framework {framework}")?;
+        replay.summary.print(replay.at, replay.out)?;
     }
     Ok(())
+}
+
+/// The preset of that name, or of that file.
+pub(super) fn preset(name: &str, presets: &Presets) -> Result<Arc<Preset>> {
+    if Path::new(name).is_file() {
+        return Ok(Arc::new(load_preset(Path::new(name), presets)?));
+    }
+    let chosen = presets.named(name).filter(|preset| !preset.layer);
+    let known: Vec<&str> = presets
+        .all()
+        .filter(|p| !p.layer)
+        .map(|p| p.name.as_str())
+        .collect();
+    chosen.with_context(|| {
+        format!(
+            "no preset `{name}`, and no file of that name; known are {}",
+            known.join(", ")
+        )
+    })
 }
 
 struct Replay<'a> {
     job: Job,
     reader: Reader,
     believed: Belief,
+    summary: Summary,
     format: Format,
     at: Unix,
     out: &'a mut dyn Write,
@@ -152,11 +168,13 @@ impl Replay<'_> {
     fn take(&mut self, line: &Line<'_>) {
         let mut all = Vec::new();
         self.reader.read(line, &mut |said| all.push(said));
+        self.summary.line(line.text, !all.is_empty());
         for said in all {
             let words = said.to_string();
             self.job.apply(said, self.at);
             let now = belief(&self.job);
             if now != self.believed {
+                self.summary.phase(now.phase, self.at);
                 self.believed = now;
                 if self.failed.is_ok() {
                     self.failed = self.print(line.end, &words);

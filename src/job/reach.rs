@@ -358,3 +358,6 @@ pub(super) fn rises(highest: &mut Option<u64>, value: u64) -> bool {
     }
     new
 }
+
+#[cfg(test)]
+mod tests;

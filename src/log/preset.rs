@@ -65,6 +65,7 @@ pub struct Preset {
     pub extends: Option<Arc<Preset>>,
     /// Patterns of lines that show this framework.
     pub detect: Vec<String>,
+    detects: RegexSet,
     set: RegexSet,
     rules: Vec<Compiled>,
     samples: Vec<Sample>,
@@ -73,6 +74,8 @@ pub struct Preset {
 /// A checked rule.
 #[derive(Clone, Debug)]
 struct Compiled {
+    /// The pattern as its author wrote it.
+    written: String,
     when: Regex,
     unless: Option<Regex>,
     nested: Option<bool>,
@@ -146,12 +149,13 @@ impl Preset {
         }
         let patterns: Vec<&str> = rules.iter().map(|rule| rule.when.as_str()).collect();
         let detect: Vec<String> = file.detect.iter().map(|pattern| ascii(pattern)).collect();
-        RegexSet::new(&detect).map_err(|e| format!("detect: {e}"))?;
+        let detects = RegexSet::new(&detect).map_err(|e| format!("detect: {e}"))?;
         Ok(Self {
             name: file.name,
             layer: file.layer,
             set: RegexSet::new(patterns).map_err(|e| e.to_string())?,
             detect,
+            detects,
             extends,
             rules,
             samples: file.samples,
@@ -164,6 +168,11 @@ impl Preset {
             .lines()
             .find_map(|line| line.strip_prefix("extends:"))?;
         Some(line.split('#').next()?.trim().to_owned())
+    }
+
+    /// This line speaks for this framework.
+    pub fn detects(&self, line: &Line<'_>) -> bool {
+        self.detects.is_match(line.text)
     }
 
     /// What the line says, in the order of the rules.
@@ -193,7 +202,7 @@ impl Preset {
             .filter(|rule| rule.admits(line))
             .flat_map(|rule| {
                 rule.when.captures_iter(line.text).map(|found| Explained {
-                    when: rule.when.as_str().to_owned(),
+                    when: rule.written.clone(),
                     matched: found[0].to_owned(),
                     captures: rule
                         .when
@@ -247,6 +256,7 @@ impl Rule {
             emit.check(&when)?;
         }
         Ok(Compiled {
+            written: self.when,
             when,
             unless: self.unless.as_deref().map(pattern).transpose()?,
             nested: self.nested,

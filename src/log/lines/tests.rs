@@ -113,6 +113,12 @@ const PIECES: &[&[u8]] = &[
     b"      ",
     b"[21:10:47] INFO     val/x=1,                trainer.py:671\n",
     b"                    val/y=2         \n",
+    b"2026-02-23T01:14:40Z stderr P ",
+    b"2026-02-23T01:14:40Z stdout F ",
+    b"[rank1]: ",
+    b"0: ",
+    b"{\"log\":\"a\\rb\",\"stream\":\"stdout\",\"time\":\"\"}\n",
+    b"#015",
 ];
 
 proptest! {
@@ -128,4 +134,38 @@ proptest! {
         let chunks: Vec<&[u8]> = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
         prop_assert_eq!(lines(&chunks), lines(&[&bytes]));
     }
+}
+
+#[test]
+fn envelopes_come_off_and_streams_are_kept_apart() {
+    let cri = |stream: &str, tag: &str, text: &str| {
+        format!("2026-02-23T01:14:40.123456789Z {stream} {tag} {text}\n")
+    };
+    let bytes = [
+        cri("stderr", "P", "\r 50%|█ | 1/2\r 10"),
+        cri("stdout", "F", "{'loss': 1}"),
+        cri("stderr", "F", "0%|██| 2/2"),
+        cri("stderr", "P", "dangling"),
+    ]
+    .concat();
+    assert_eq!(
+        texts(bytes.as_bytes()),
+        [" 50%|█ | 1/2", "{'loss': 1}", " 100%|██| 2/2", "dangling"]
+    );
+    let docker = br#"{"log":"\r 50%|\u2588 | 1/2\u001b[A\r 10","stream":"stderr","time":"2026-02-23T01:14:40Z"}
+{"log":"0%|x| 2/2\n","stream":"stderr","time":"2026-02-23T01:14:40Z"}
+"#;
+    assert_eq!(texts(docker), [" 50%|█ | 1/2", " 100%|x| 2/2"]);
+    assert_eq!(
+        texts(b"[default0]:Valid[default0]:ation  1/2 [00:01][default0]:\n"),
+        ["Validation  1/2 [00:01]"]
+    );
+    assert_eq!(texts(b"step 1#015step 2#033[A\n"), ["step 1", "step 2"]);
+    let mut seen = Vec::new();
+    let mut each = |line: Line<'_>| seen.push((line.rank, line.nested));
+    Lines::default().push(
+        b"[rank3]: x\n[default1]: 0%| | 0/9 [00:00]\x1b[A[default1]:\ny\n",
+        &mut each,
+    );
+    assert_eq!(seen, [(Some(3), false), (Some(1), true), (None, false)]);
 }
