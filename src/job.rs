@@ -48,6 +48,8 @@ pub struct Job {
     limits: Limits,
     /// What it is doing.
     pub phase: Phase,
+    /// Only the end of its log is read yet: what is counted from the beginning is not known.
+    pub partial: bool,
     /// Since when; absent before the first word of the log.
     pub phase_since: Option<Unix>,
     /// The phase that a checkpoint interrupts, and goes back to.
@@ -114,6 +116,14 @@ impl Job {
         Self {
             limits,
             ..Self::default()
+        }
+    }
+
+    /// Another run of which nothing is known yet, with what was configured for this one.
+    pub fn afresh(&self) -> Self {
+        Self {
+            files_planned: self.files_planned,
+            ..Self::new(self.limits.clone())
         }
     }
 
@@ -266,8 +276,7 @@ impl Job {
     fn start(&mut self, at: Unix) {
         *self = Self {
             started: Some(at),
-            files_planned: self.files_planned,
-            ..Self::new(self.limits.clone())
+            ..self.afresh()
         };
         self.progressed(at);
     }

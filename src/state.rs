@@ -139,6 +139,8 @@ pub struct Log {
     pub error: Option<String>,
     /// Bytes in the file that are not read yet.
     pub lag: u64,
+    /// Only its end is read yet: the counters are not known.
+    pub partial: bool,
     /// Bytes read.
     pub bytes: u64,
     /// Lines read.

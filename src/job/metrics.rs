@@ -159,19 +159,19 @@ pub const METRICS: &[Metric<Job>] = &[
     counter(
         "training_recompile_count_total",
         "Recompilations by torch Dynamo that the log tells of, of the rank that has most; a limit warning alone gives a lower bound.",
-        |job| Some(job.recompiles().0 as f64),
+        |job| (!job.partial).then_some(job.recompiles().0 as f64),
     ),
     counter(
         "training_recompile_limit_hits_total",
         "Frames that torch Dynamo gave up on (config.recompile_limit), of the rank that has most.",
-        |job| Some(job.recompiles().1 as f64),
+        |job| (!job.partial).then_some(job.recompiles().1 as f64),
     ),
     counters(
         "training_faults_total",
         "Lines of the log that tell of a fault, by kind. A fault alone does not end a run.",
         &["kind"],
         |job, out| {
-            for fault in Fault::ALL {
+            for fault in Fault::ALL.into_iter().filter(|_| !job.partial) {
                 out.add(
                     [fault.name()],
                     job.faults.get(&fault).copied().unwrap_or(0) as f64,
@@ -182,22 +182,22 @@ pub const METRICS: &[Metric<Job>] = &[
     counter(
         "training_nonfinite_loss_total",
         "Losses in the log that are NaN or infinite.",
-        |job| Some(job.nonfinite as f64),
+        |job| (!job.partial).then_some(job.nonfinite as f64),
     ),
     summary(
         "training_validation_duration_seconds",
         "Finished validations: how many, and how long they took together.",
-        |job| Some(job.validations),
+        |job| (!job.partial).then_some(job.validations),
     ),
     summary(
         "training_checkpoint_duration_seconds",
         "Finished checkpoints: how many, and how long they took together.",
-        |job| Some(job.checkpoints),
+        |job| (!job.partial).then_some(job.checkpoints),
     ),
     summary(
         "training_epoch_duration_seconds",
         "Finished epochs: how many, and how long they took together.",
-        |job| Some(job.epochs_done),
+        |job| (!job.partial).then_some(job.epochs_done),
     ),
     gauge(
         "training_nccl_timeout_seconds",

@@ -133,6 +133,17 @@ impl Follower {
         open.read(&mut self.buffer, gained)
     }
 
+    /// The newest bytes of the open file, at most so many, without moving on.
+    pub fn ending(&self, most: usize) -> io::Result<Vec<u8>> {
+        let Some(open) = &self.open else {
+            return Ok(Vec::new());
+        };
+        let from = open.size.saturating_sub(most as u64);
+        let mut bytes = vec![0; (open.size - from) as usize];
+        open.file.read_exact_at(&mut bytes, from)?;
+        Ok(bytes)
+    }
+
     /// Bytes that are in the file and not handed out yet.
     pub fn lag(&self) -> u64 {
         self.open

@@ -13,7 +13,7 @@ const HEAD: &str = "Traceback (most recent call last):";
 const OPEN: usize = 256;
 
 /// The tracebacks under way, by rank.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tracebacks(BTreeSet<Option<u64>>);
 
 impl Tracebacks {

@@ -142,22 +142,22 @@ const LOG: &[Metric<Log>] = &[
     counter(
         "training_log_bytes_total",
         "Bytes read from the log.",
-        |log| Some(log.bytes as f64),
+        |log| (!log.partial).then_some(log.bytes as f64),
     ),
     counter(
         "training_log_lines_total",
         "Lines read from the log, each frame of a bar as one.",
-        |log| Some(log.lines as f64),
+        |log| (!log.partial).then_some(log.lines as f64),
     ),
     counter(
         "training_log_lines_matched_total",
         "Lines of the log that said something.",
-        |log| Some(log.matched as f64),
+        |log| (!log.partial).then_some(log.matched as f64),
     ),
     counter(
         "training_log_rotations_total",
         "Rotations and truncations of the log that were followed.",
-        |log| Some(log.rotations as f64),
+        |log| (!log.partial).then_some(log.rotations as f64),
     ),
     gauge(
         "training_log_block_buffered",
