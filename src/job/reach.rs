@@ -241,7 +241,10 @@ impl Job {
             // Where no epoch is told, one that falls to less than half is the next.
             *epoch == self.epoch && (epoch.is_some() || bar.done >= done / 2)
         });
-        if before.is_some_and(|(_, done)| bar.done <= done) {
+        let redrawn = self.phase.over() && bar.full();
+        let old =
+            before.is_some_and(|(_, done)| bar.done <= done || self.counts_validation(bar, done));
+        if redrawn || old {
             return;
         }
         self.counted_on.bar = Some((self.epoch, bar.done));
@@ -249,6 +252,15 @@ impl Job {
         if self.phase == Phase::Train && rises(&mut self.marks.bar, bar.done) {
             self.progressed(at);
         }
+    }
+
+    /// The bar goes on from `before` only because it counts the batches of the pass under way, too.
+    fn counts_validation(&self, bar: Progress, before: u64) -> bool {
+        self.phase == Phase::Validation
+            && !self.validation_complete
+            && self
+                .validation
+                .is_some_and(|pass| bar.done - before <= pass.done && (bar.full() || !pass.full()))
     }
 
     fn trains(&mut self, at: Unix) {
