@@ -144,6 +144,7 @@ impl Job {
             Observation::FirstEpoch => self.first_epoch(at),
             Observation::Planned { epochs, steps } => self.planned(epochs, steps, at),
             Observation::EpochsDone { done, step } => self.epochs_done(done, step, at),
+            Observation::EpochsTrained { done, step } => self.epochs_trained(done, step, at),
             Observation::Train(Progress { done, of }) => self.train(done, of, at),
             Observation::TrainBar(progress) => self.train_bar(progress, at),
             Observation::Validate(progress) => self.validate(progress, at),

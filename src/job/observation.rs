@@ -44,6 +44,13 @@ pub enum Observation {
         /// The step at which they were.
         step: Option<u64>,
     },
+    /// The same from a line of the training: where no bar tells, it shows that training goes on.
+    EpochsTrained {
+        /// Epochs done.
+        done: f64,
+        /// The step at which they were.
+        step: Option<u64>,
+    },
     /// Steps done over the whole run: a new number shows that training goes on, an old one is a redraw.
     Train(Progress),
     /// The same for a bar that begins anew with each epoch.
@@ -250,6 +257,7 @@ impl fmt::Display for Observation {
                 )
             }
             Self::EpochsDone { done, .. } => write!(f, "epochs_done {done}"),
+            Self::EpochsTrained { done, .. } => write!(f, "epochs_trained {done}"),
             Self::Train(progress) => write!(f, "train {progress}"),
             Self::TrainBar(progress) => write!(f, "train_bar {progress}"),
             Self::Validate(progress) => write!(f, "validate {progress}"),

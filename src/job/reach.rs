@@ -44,6 +44,8 @@ pub(super) struct Counted {
     steps_per_epoch: Option<(f64, bool)>,
     /// Lines of the epoch before, in a row; what comes with such a line is as old.
     stragglers: u32,
+    /// So many epochs were done in the newest line of the training.
+    trained_to: f64,
     /// Planned epochs and steps.
     planned: (Option<u64>, Option<u64>),
     /// The epoch is the first one only because nothing else is known.
@@ -146,8 +148,26 @@ impl Job {
         if let Some(step) = step {
             self.learn_epoch(step, done, at);
         }
-        if self.counted_on.steps_per_epoch.is_none() {
+        if self.counted_on.steps_per_epoch.is_none() || self.step.is_none() {
             self.reach_later_epoch(done.ceil().max(1.0) as u64, at);
+        }
+    }
+
+    /// The same from a line of the training. Without a bar nothing else shows that training goes on, once the pass
+    /// under way has its result: lines from one buffer keep their order.
+    pub(super) fn epochs_trained(&mut self, done: f64, step: Option<u64>, at: Unix) {
+        let bare = self.step.is_none();
+        // As with steps, a fall to less than half is another process.
+        if bare && self.counted_on.trained_to > 2.0 * done {
+            self.start(at);
+        }
+        self.epochs_done(done, step, at);
+        let between = self.phase != Phase::Validation || self.validation_complete;
+        let awaited = !self.counted_on.awaited.is_empty();
+        if bare && between && !awaited && done > self.counted_on.trained_to {
+            self.counted_on.trained_to = done;
+            self.trains(at);
+            self.progressed(at);
         }
     }
 
@@ -201,7 +221,13 @@ impl Job {
             // A bar within the training's bar, such as an evaluation's.
             Some((all, part)) if part < all => return false,
             // What was seen before was such a one.
-            Some((part, all)) if part < all => (self.step, self.marks.step) = (None, None),
+            Some((part, all)) if part < all => {
+                (self.step, self.marks.step) = (None, None);
+                self.counted_on
+                    .awaited
+                    .iter_mut()
+                    .for_each(|step| *step = None);
+            }
             Some(_) | None => {}
         }
         // A counter that begins anew with each epoch.

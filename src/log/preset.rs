@@ -25,6 +25,7 @@
 //! | `epoch` | `epoch`, `epochs` | this epoch is under way |
 //! | `first_epoch` | | a fresh run has begun: it is in its first epoch, until a pass is over and nothing tells more |
 //! | `epochs_done` | `epochs_done`, `step` | so many epochs are done, with a fraction; with the step, how long one is |
+//! | `epochs_trained` | `epochs_done`, `step` | the same from a line of the training, which shows that it goes on where no bar does |
 //! | `planned` | `epochs`, `steps` | so many are planned; where both are told, they tell how long an epoch is |
 //! | `step` | `step`, `steps` | so many steps are done; says nothing of the phase |
 //! | `train` | `step`, `steps` | the same, and a new number shows that training goes on |

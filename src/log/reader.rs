@@ -214,6 +214,7 @@ fn hears(heard: &mut HashMap<Kind, u64>, what: &Observation, rank: Option<u64>) 
         | Observation::FirstEpoch
         | Observation::Planned { .. }
         | Observation::EpochsDone { .. }
+        | Observation::EpochsTrained { .. }
         | Observation::Step { .. }
         | Observation::Train(_)
         | Observation::TrainBar(_)

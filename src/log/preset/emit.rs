@@ -24,6 +24,7 @@ pub(super) enum Emit {
     FirstEpoch,
     Planned,
     EpochsDone,
+    EpochsTrained,
     Step,
     Train,
     TrainBar,
@@ -44,7 +45,7 @@ pub(super) enum Emit {
     CollectiveTimeout,
 }
 
-const WORDS: &str = "start, epoch, first_epoch, epochs_done, planned, step, train, train_bar, validate, validation, bar, \
+const WORDS: &str = "start, epoch, first_epoch, epochs_done, epochs_trained, planned, step, train, train_bar, validate, validation, bar, \
                      validation_end, result, checkpoint_end, epoch_end, recompile, recompile_limit, collective_timeout, or one of \
                      {phase: ..}, {fault: ..}, {stopping: ..}, {end: ..}, {value: ..}";
 
@@ -53,7 +54,7 @@ impl Emit {
     fn needs(&self) -> &'static [&'static [&'static str]] {
         match self {
             Self::Epoch => &[&["epoch", "epoch0"]],
-            Self::EpochsDone => &[&["epochs_done"]],
+            Self::EpochsDone | Self::EpochsTrained => &[&["epochs_done"]],
             Self::Planned => &[&["epochs", "last_epoch", "steps", "last_step"]],
             Self::Step | Self::Train => &[&["step", "step0"]],
             Self::TrainBar | Self::Validate | Self::Validation | Self::Bar => &[&["done", "done0"]],
@@ -140,6 +141,10 @@ impl Emit {
                 steps: one_based("steps", "last_step"),
             },
             Self::EpochsDone => Observation::EpochsDone {
+                done: number("epochs_done")?,
+                step: one_based("step", "step0"),
+            },
+            Self::EpochsTrained => Observation::EpochsTrained {
                 done: number("epochs_done")?,
                 step: one_based("step", "step0"),
             },
@@ -234,6 +239,7 @@ impl Emit {
             "planned" => Self::Planned,
             "first_epoch" => Self::FirstEpoch,
             "epochs_done" => Self::EpochsDone,
+            "epochs_trained" => Self::EpochsTrained,
             "train" => Self::Train,
             "train_bar" => Self::TrainBar,
             "validate" => Self::Validate,
