@@ -166,8 +166,13 @@ impl Job {
             Observation::Result { epochs_done } => {
                 self.result(epochs_done, at);
                 // An evaluation of the trained model.
-                if self.validation_complete && self.interrupted == Phase::Finished {
-                    self.end(Ended::Finished, at);
+                let last = self
+                    .stopping
+                    .or((self.interrupted == Phase::Finished).then_some(Ended::Finished));
+                if self.validation_complete
+                    && let Some(reason) = last
+                {
+                    self.end(reason, at);
                 }
             }
             Observation::CheckpointEnd => {

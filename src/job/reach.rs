@@ -345,10 +345,12 @@ impl Job {
             self.marks.validation = None;
         }
         let of = progress.of.or(self.validation.and_then(|now| now.of));
-        self.validation = Some(Progress {
-            done: progress.done,
-            of,
-        });
+        // Ranks that draw the same bar are a little apart; one that falls to less than half is of another data set.
+        let ahead = self
+            .validation
+            .filter(|now| now.of == of && progress.done >= now.done / 2);
+        let done = ahead.map_or(progress.done, |now| now.done.max(progress.done));
+        self.validation = Some(Progress { done, of });
         if rises(&mut self.marks.validation, progress.done) {
             self.progressed(at);
         }
