@@ -10,6 +10,7 @@ pub mod clock;
 pub mod metrics;
 pub mod observation;
 pub mod phase;
+mod raised;
 mod reach;
 pub mod recompile;
 pub mod verdict;
@@ -21,6 +22,7 @@ use cadence::Limits;
 use clock::{Clock, larger};
 use observation::{Ended, Fault, Observation, Progress};
 pub use phase::Phase;
+use raised::Raised;
 use reach::{Counted, Marks, rises};
 use recompile::Recompiles;
 
@@ -100,6 +102,10 @@ pub struct Job {
     worked: [bool; Phase::COUNT],
     recompiles: Recompiles,
     faults: BTreeMap<Fault, u64>,
+    /// An exception of which nothing shows yet that it was caught.
+    raised: Option<Raised>,
+    /// Its processes are seen to live.
+    attended: bool,
     /// The newest fault that no progress has followed.
     last_fault: Option<Fault>,
     nonfinite: u64,
@@ -203,7 +209,11 @@ impl Job {
                 }
             }
             Observation::Stopping(reason) => self.stopping = Some(reason),
-            Observation::End(reason) => self.end(self.stopping.unwrap_or(reason), at),
+            Observation::Raised(reason) => self.raise(reason, at),
+            Observation::End(reason) => {
+                self.raised = None;
+                self.end(self.stopping.unwrap_or(reason), at);
+            }
             Observation::Value { name, value } => self.note(name, value),
             Observation::CollectiveTimeout { seconds } => self.collective_timeout = Some(seconds),
         }
@@ -238,10 +248,17 @@ impl Job {
         }
     }
 
-    /// The processes of the run are gone.
+    /// The processes of the run are gone. Whoever has done all steps that were planned needs no word for it.
     pub fn exited(&mut self, at: Unix) {
+        self.attended = false;
         if self.ended.is_none() && (self.phase.live() || self.last_fault.is_some()) {
-            let reason = self.last_fault.map_or(Ended::Vanished, |_| Ended::Error);
+            let done = self.phase == Phase::Train && self.step.is_some_and(Progress::full);
+            let reason = match (self.raised, self.last_fault) {
+                (Some(raised), _) => raised.reason,
+                (None, Some(_)) => Ended::Error,
+                (None, None) if done => Ended::Finished,
+                (None, None) => Ended::Vanished,
+            };
             self.end(self.stopping.unwrap_or(reason), at);
         }
     }
@@ -259,6 +276,7 @@ impl Job {
             self.checkpoint.halt(passed);
             self.last_gpu_work = self.last_gpu_work.map(|last| last + passed);
         }
+        self.fall_if_late(now);
     }
 
     /// The log could not be read for a while.

@@ -314,6 +314,7 @@ impl State {
             }
             Found::There(witnessed, worked) => {
                 run.alive = true;
+                run.job.attended(witnessed.ranks_gone().unwrap_or(0), now);
                 // What a look just after an edge sees may be work of the phase before.
                 let settled = run
                     .job

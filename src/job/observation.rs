@@ -80,6 +80,8 @@ pub enum Observation {
     Fault(Fault),
     /// The run was asked to stop and still has work to do, such as a last checkpoint.
     Stopping(Ended),
+    /// An exception that nothing caught, as far as the log shows: the run is over, if so.
+    Raised(Ended),
     /// The run is over, for this reason.
     End(Ended),
     /// Any other number of the log; the name stands in the preset.
@@ -274,6 +276,7 @@ impl fmt::Display for Observation {
             Self::RecompileLimit(what) => write!(f, "recompile_limit {what}"),
             Self::Fault(fault) => write!(f, "fault {}", fault.name()),
             Self::Stopping(reason) => write!(f, "stopping {}", reason.name()),
+            Self::Raised(reason) => write!(f, "raised {}", reason.name()),
             Self::End(reason) => write!(f, "end {}", reason.name()),
             Self::Value { name, value } => write!(f, "value {name}={value}"),
             Self::CollectiveTimeout { seconds } => write!(f, "collective_timeout {seconds} s"),

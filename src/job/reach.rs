@@ -70,12 +70,15 @@ impl Counted {
 impl Job {
     /// This sign of life, with those before, shows that the run goes on. One that has not failed always does.
     pub(super) fn lives_on(&mut self, sign: u32) -> bool {
-        if self.phase != Phase::Failed {
+        let failed = self.phase == Phase::Failed;
+        if !failed && self.raised.is_none() {
             self.counted_on.signs = 0;
             return true;
         }
         self.counted_on.signs += sign;
-        self.counted_on.signs >= ALIVE
+        let caught = self.counted_on.signs >= ALIVE;
+        self.raised = self.raised.filter(|_| !caught);
+        !failed || caught
     }
 
     pub(super) fn reach_epoch(&mut self, epoch: u64, of: Option<u64>, at: Unix) {

@@ -207,6 +207,7 @@ fn hears(heard: &mut HashMap<Kind, u64>, what: &Observation, rank: Option<u64>) 
         | Observation::RecompileLimit(_)
         | Observation::CollectiveTimeout { .. }
         | Observation::Stopping(_)
+        | Observation::Raised(_)
         | Observation::End(_) => return true,
         Observation::Phase(phase) => (Some(*phase), None),
         Observation::Value { name, .. } => (None, Some(name.clone())),

@@ -17,7 +17,7 @@ const OPEN: usize = 256;
 pub(super) struct Tracebacks(BTreeSet<Option<u64>>);
 
 impl Tracebacks {
-    /// What the line says as a part of a traceback: the run is over, if it is the last.
+    /// What the line says as a part of a traceback, if it is the last.
     pub(super) fn read(&mut self, line: &Line<'_>) -> Option<Observation> {
         if line.text.ends_with(HEAD) {
             if self.0.len() < OPEN {
@@ -31,7 +31,7 @@ impl Tracebacks {
         // Foreign lines may stand between the frames.
         let name = exception(line.text)?;
         self.0.remove(&line.rank).then_some(())?;
-        Some(Observation::End(match name {
+        Some(Observation::Raised(match name {
             "KeyboardInterrupt" => Ended::Cancelled,
             _ => Ended::Error,
         }))
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(read(HEAD, Some(1)), None);
         assert_eq!(read("  File \"a.py\", line 1, in <module>", None), None);
         assert_eq!(read("[WARN] foreign", None), None);
-        let error = Some(Observation::End(Ended::Error));
+        let error = Some(Observation::Raised(Ended::Error));
         assert_eq!(
             read("torch.OutOfMemoryError: CUDA out of memory.", Some(1)),
             error
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(read("RuntimeError: shard 3: unexpected end", None), error);
         assert_eq!(read("RuntimeError: again", None), None);
         read(HEAD, None);
-        let stopped = Some(Observation::End(Ended::Cancelled));
+        let stopped = Some(Observation::Raised(Ended::Cancelled));
         assert_eq!(read("KeyboardInterrupt", None), stopped);
     }
 }
