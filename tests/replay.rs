@@ -172,3 +172,37 @@ fn bars_of_an_unknown_framework_make_no_phase() {
         assert_eq!(belief["phase"], "unknown", "{belief}");
     }
 }
+
+/// `meta.json` tells whose stdout was kept back; every other log came as it was printed.
+#[test]
+fn a_buffered_stdout_is_told_from_a_quiet_one() {
+    let mut seen = 0;
+    for case in cases() {
+        let kept = read(&case.join("meta.json")).contains("block-buffered");
+        let text = replay(&case.join("timeline.tsv"), &case.join("train.log"), "text");
+        assert_eq!(text.contains("it came in blocks"), kept, "{text}");
+        seen += usize::from(kept);
+    }
+    assert!(seen >= 1, "a buffered log is there");
+}
+
+/// A bar's newest frame has no end before the next one is drawn: it is read as soon as the file rests.
+#[test]
+fn an_unterminated_tail_is_read_once_it_rests() {
+    let frame =
+        |done: u64| format!("\r{done:3}%|###       | {done}/100 [00:{done}<01:00,  1.00s/it]");
+    let (first, second) = (frame(10), frame(20));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (timeline, log) = (folder.path().join("t"), folder.path().join("l"));
+    // The second frame comes in two pieces, cut within its number.
+    let cut = first.len() + second.find("20/").expect("a number") + 1;
+    let whole = first.len() + second.len();
+    let rows = format!("10\t{}\n20\t{cut}\n21\t{whole}\n", first.len());
+    fs::write(&timeline, rows).expect("written");
+    fs::write(&log, first + &second).expect("written");
+    let told: Vec<(f64, u64)> = beliefs(&timeline, &log)
+        .iter()
+        .map(|row| (row["t"].as_f64().unwrap(), row["step"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(told, [(10.0, 10), (21.0, 20)]);
+}

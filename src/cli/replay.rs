@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::config::{load_preset, read};
 use crate::job::cadence::Limits;
 use crate::job::{Job, Unix};
+use crate::log::blocks::Blocks;
 use crate::log::follow::open;
 use crate::log::lines::{Line, Lines};
 use crate::log::preset::Preset;
@@ -99,6 +100,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         job: Job::new(Limits::default()),
         reader: presets.reader(named),
         believed: Belief::default(),
+        blocks: Blocks::default(),
         summary: Summary::default(),
         format: args.format,
         at: 0.0,
@@ -113,6 +115,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         // A timeline may go on after a truncation, whose bytes are in another file.
         let size = size.clamp(taken, length);
         let mut append = (&mut log).take(size - taken);
+        let before = taken;
         loop {
             let n = append.read(&mut chunk).with_context(cannot)?;
             if n == 0 {
@@ -121,6 +124,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
             lines.push(&chunk[..n], &mut |line| replay.take(&line));
             taken += n as u64;
         }
+        replay.blocks.grew(taken - before, at);
         if appends.get(i + 1).is_none_or(|&(next, _)| next - at > REST) {
             lines.rest(&mut |line| replay.take(&line));
         }
@@ -129,6 +133,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     if args.format == Format::Text {
         let framework = replay.reader.framework().unwrap_or("not recognised");
         writeln!(replay.out, "{taken} bytes read, framework {framework}")?;
+        if replay.blocks.buffered() == Some(true) {
+            writeln!(
+                replay.out,
+                "it came in blocks: the training's stdout is buffered"
+            )?;
+        }
         replay.summary.print(replay.at, replay.out)?;
     }
     Ok(())
@@ -157,6 +167,7 @@ struct Replay<'a> {
     job: Job,
     reader: Reader,
     believed: Belief,
+    blocks: Blocks,
     summary: Summary,
     format: Format,
     at: Unix,
@@ -170,6 +181,7 @@ impl Replay<'_> {
         self.reader.read(line, &mut |said| all.push(said));
         self.summary.line(line.text, !all.is_empty());
         for said in all {
+            self.blocks.told(&said);
             let words = said.to_string();
             self.job.apply(said, self.at);
             let now = belief(&self.job);

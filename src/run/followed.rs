@@ -162,6 +162,9 @@ impl Log {
         let Some(run) = state.runs.get_mut(&self.run) else {
             return;
         };
+        if self.caught_up {
+            said.iter().for_each(|said| run.log.blocks.told(said));
+        }
         let job = self.behind.as_deref_mut().unwrap_or(&mut run.job);
         said.into_iter().for_each(|said| job.apply(said, at));
         if self.caught_up
@@ -173,7 +176,7 @@ impl Log {
             framework.clone_into(&mut run.info.framework);
         }
         let counts = std::mem::take(&mut self.counts);
-        if self.caught_up && counts.bytes > 0 {
+        if self.caught_up {
             run.log.blocks.grew(counts.bytes, at);
         }
         run.log.bytes += counts.bytes;
