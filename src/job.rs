@@ -144,6 +144,7 @@ impl Job {
                 }
             }
             Observation::Epoch { epoch, of } => self.reach_epoch(epoch, of, at),
+            Observation::CountedEpoch { epoch, of } => self.counted_epoch(epoch, of, at),
             Observation::Step { step, of } => {
                 self.reach_step(step, of, at);
             }
@@ -153,6 +154,7 @@ impl Job {
             Observation::EpochsTrained { done, step } => self.epochs_trained(done, step, at),
             Observation::Train(Progress { done, of }) => self.train(done, of, at),
             Observation::TrainBar(progress) => self.train_bar(progress, at),
+            Observation::EpochBar(progress) => self.epoch_bar(progress, at),
             Observation::Validate(progress) => self.validate(progress, at),
             Observation::Validation(progress) => self.reach_validation(progress, at),
             Observation::Bar(progress) => match self.phase {

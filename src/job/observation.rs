@@ -21,6 +21,13 @@ pub enum Observation {
         /// Planned epochs.
         of: Option<u64>,
     },
+    /// The same by a log of which it is not known whether it counts from 0: it does once it says 0.
+    CountedEpoch {
+        /// The epoch as it is printed.
+        epoch: u64,
+        /// Planned epochs.
+        of: Option<u64>,
+    },
     /// Optimiser steps done, and how many are planned where the line tells.
     Step {
         /// Steps done over the whole run.
@@ -55,6 +62,8 @@ pub enum Observation {
     Train(Progress),
     /// The same for a bar that begins anew with each epoch.
     TrainBar(Progress),
+    /// The same where the epoch's validation has a bar of the same text: the second one of an epoch.
+    EpochBar(Progress),
     /// How far a validation pass is; it begins here if none is under way.
     Validate(Progress),
     /// How far the validation pass is, which something else has begun.
@@ -240,6 +249,14 @@ impl fmt::Display for Observation {
                     of: *of
                 }
             ),
+            Self::CountedEpoch { epoch, of } => write!(
+                f,
+                "counted_epoch {}",
+                Progress {
+                    done: *epoch,
+                    of: *of
+                }
+            ),
             Self::Step { step, of } => write!(
                 f,
                 "step {}",
@@ -262,6 +279,7 @@ impl fmt::Display for Observation {
             Self::EpochsTrained { done, .. } => write!(f, "epochs_trained {done}"),
             Self::Train(progress) => write!(f, "train {progress}"),
             Self::TrainBar(progress) => write!(f, "train_bar {progress}"),
+            Self::EpochBar(progress) => write!(f, "epoch_bar {progress}"),
             Self::Validate(progress) => write!(f, "validate {progress}"),
             Self::Validation(progress) => write!(f, "validation {progress}"),
             Self::Bar(progress) => write!(f, "bar {progress}"),

@@ -33,7 +33,9 @@ pub(super) struct Marks {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counted {
     /// The bar of the epoch under way.
-    bar: Option<(Option<u64>, u64)>,
+    bar: Option<(Option<u64>, Progress)>,
+    /// The log counts epochs from 0.
+    from_zero: bool,
     /// How far the newest pass came.
     pass: Option<Progress>,
     /// Training has gone on since.
@@ -107,6 +109,14 @@ impl Job {
         self.epoch_since = Some(at);
         self.marks = Marks::default();
         self.progressed(at);
+    }
+
+    /// An epoch as it is printed, from 0 or from 1.
+    pub(super) fn counted_epoch(&mut self, epoch: u64, of: Option<u64>, at: Unix) {
+        let from_zero = self.counted_on.from_zero || epoch == 0;
+        let epoch = epoch + u64::from(from_zero);
+        self.reach_epoch(epoch, of.map(|of| of.max(epoch)), at);
+        self.counted_on.from_zero = from_zero;
     }
 
     /// A fresh run is in its first epoch, until a pass is over and nothing tells how long an epoch is.
@@ -266,17 +276,18 @@ impl Job {
         if self.counted_on.stragglers > 0 {
             return;
         }
-        let before = self.counted_on.bar.filter(|(epoch, done)| {
+        let before = self.counted_on.bar.filter(|(epoch, before)| {
             // Where no epoch is told, one that falls to less than half is the next.
-            *epoch == self.epoch && (epoch.is_some() || bar.done >= done / 2)
+            *epoch == self.epoch && (epoch.is_some() || bar.done >= before.done / 2)
         });
         let redrawn = self.phase.over() && bar.full();
-        let old =
-            before.is_some_and(|(_, done)| bar.done <= done || self.counts_validation(bar, done));
+        let old = before.is_some_and(|(_, before)| {
+            bar.done <= before.done || self.counts_validation(bar, before.done)
+        });
         if redrawn || old {
             return;
         }
-        self.counted_on.bar = Some((self.epoch, bar.done));
+        self.counted_on.bar = Some((self.epoch, bar));
         self.trains(at);
         if self.phase == Phase::Train && rises(&mut self.marks.bar, bar.done) {
             self.progressed(at);
@@ -290,6 +301,22 @@ impl Job {
             && self
                 .validation
                 .is_some_and(|pass| bar.done - before <= pass.done && (bar.full() || !pass.full()))
+    }
+
+    /// The same where the validation of an epoch has such a bar, too: it is the one that begins anew in the epoch.
+    pub(super) fn epoch_bar(&mut self, bar: Progress, at: Unix) {
+        let own = self
+            .counted_on
+            .bar
+            .filter(|(epoch, _)| *epoch == self.epoch);
+        let anew = own.is_some_and(|(epoch, before)| {
+            epoch.is_some() && (bar.of != before.of || bar.done < before.done / 2)
+        });
+        if anew || (own.is_some() && self.phase == Phase::Validation) {
+            self.validate(bar, at);
+        } else {
+            self.train_bar(bar, at);
+        }
     }
 
     fn trains(&mut self, at: Unix) {

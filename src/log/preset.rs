@@ -23,6 +23,7 @@
 //! | `start` | | a new process has begun to write |
 //! | `{phase: P}` | | the run is in this phase now |
 //! | `epoch` | `epoch`, `epochs` | this epoch is under way |
+//! | `counted_epoch` | `epoch`, `epochs` | the same where it is not known whether the log counts from 0: once it says 0 |
 //! | `first_epoch` | | a fresh run has begun: it is in its first epoch, until a pass is over and nothing tells more |
 //! | `epochs_done` | `epochs_done`, `step` | so many epochs are done, with a fraction; with the step, how long one is |
 //! | `epochs_trained` | `epochs_done`, `step` | the same from a line of the training, which shows that it goes on where no bar does |
@@ -30,6 +31,7 @@
 //! | `step` | `step`, `steps` | so many steps are done; says nothing of the phase |
 //! | `train` | `step`, `steps` | the same, and a new number shows that training goes on |
 //! | `train_bar` | `done`, `total` | the same for a bar that begins anew with each epoch |
+//! | `epoch_bar` | `done`, `total` | the same, and that of the epoch's validation where it begins anew in an epoch |
 //! | `validate` | `done`, `total` | how far a validation is, which this begins where none is under way |
 //! | `validation` | `done`, `total` | how far it is, where another word has begun it |
 //! | `bar` | `done`, `total` | how far the phase under way is, where its text is the same in both |

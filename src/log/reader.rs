@@ -212,6 +212,7 @@ fn hears(heard: &mut HashMap<Kind, u64>, what: &Observation, rank: Option<u64>) 
         Observation::Phase(phase) => (Some(*phase), None),
         Observation::Value { name, .. } => (None, Some(name.clone())),
         Observation::Epoch { .. }
+        | Observation::CountedEpoch { .. }
         | Observation::FirstEpoch
         | Observation::Planned { .. }
         | Observation::EpochsDone { .. }
@@ -219,6 +220,7 @@ fn hears(heard: &mut HashMap<Kind, u64>, what: &Observation, rank: Option<u64>) 
         | Observation::Step { .. }
         | Observation::Train(_)
         | Observation::TrainBar(_)
+        | Observation::EpochBar(_)
         | Observation::Validate(_)
         | Observation::Validation(_)
         | Observation::Bar(_)

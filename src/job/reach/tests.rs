@@ -137,3 +137,31 @@ fn an_evaluation_of_the_trained_model_ends_finished() {
     go_on(&mut job, [validate(120), O::Result { epochs_done: None }]);
     assert_eq!(job.phase, Phase::Finished);
 }
+
+#[test]
+fn a_log_that_says_epoch_0_counts_from_it() {
+    let counted = |epoch| O::CountedEpoch { epoch, of: Some(3) };
+    let mut job = fold([counted(1), counted(2)]);
+    assert_eq!((job.epoch, job.epochs), (Some(2), Some(3)));
+    job = fold([counted(0), counted(1), counted(2)]);
+    assert_eq!((job.epoch, job.epochs), (Some(3), Some(3)));
+    go_on(&mut job, [counted(0)]);
+    assert_eq!(job.epoch, Some(1), "another process");
+    go_on(&mut job, [counted(1)]);
+    assert_eq!(job.epoch, Some(2));
+}
+
+#[test]
+fn the_second_bar_of_an_epoch_is_its_validation() {
+    let bar = |done, of| O::EpochBar(part(done, of));
+    let mut job = fold([epoch(1), bar(1, 60), bar(59, 60)]);
+    assert_eq!(job.phase, Phase::Train);
+    go_on(&mut job, [bar(60, 60), bar(59, 60)]);
+    assert_eq!(job.phase, Phase::Train, "a redraw");
+    go_on(&mut job, [bar(1, 60), bar(40, 60)]);
+    assert_eq!(job.validation, Some(part(40, 60)));
+    go_on(&mut job, [epoch(2), bar(1, 60)]);
+    assert_eq!(job.phase, Phase::Train);
+    go_on(&mut job, [bar(60, 60), bar(2, 90), bar(70, 90)]);
+    assert_eq!(job.validation, Some(part(70, 90)), "another total");
+}

@@ -21,6 +21,7 @@ pub(super) enum Emit {
     Start,
     Phase(Phase),
     Epoch,
+    CountedEpoch,
     FirstEpoch,
     Planned,
     EpochsDone,
@@ -28,6 +29,7 @@ pub(super) enum Emit {
     Step,
     Train,
     TrainBar,
+    EpochBar,
     Validate,
     Validation,
     Bar,
@@ -45,7 +47,7 @@ pub(super) enum Emit {
     CollectiveTimeout,
 }
 
-const WORDS: &str = "start, epoch, first_epoch, epochs_done, epochs_trained, planned, step, train, train_bar, validate, validation, bar, \
+const WORDS: &str = "start, epoch, counted_epoch, first_epoch, epochs_done, epochs_trained, planned, step, train, train_bar, epoch_bar, validate, validation, bar, \
                      validation_end, result, checkpoint_end, epoch_end, recompile, recompile_limit, collective_timeout, or one of \
                      {phase: ..}, {fault: ..}, {stopping: ..}, {end: ..}, {value: ..}";
 
@@ -54,10 +56,13 @@ impl Emit {
     fn needs(&self) -> &'static [&'static [&'static str]] {
         match self {
             Self::Epoch => &[&["epoch", "epoch0"]],
+            Self::CountedEpoch => &[&["epoch"]],
             Self::EpochsDone | Self::EpochsTrained => &[&["epochs_done"]],
             Self::Planned => &[&["epochs", "last_epoch", "steps", "last_step"]],
             Self::Step | Self::Train => &[&["step", "step0"]],
-            Self::TrainBar | Self::Validate | Self::Validation | Self::Bar => &[&["done", "done0"]],
+            Self::TrainBar | Self::EpochBar | Self::Validate | Self::Validation | Self::Bar => {
+                &[&["done", "done0"]]
+            }
             Self::Recompile | Self::RecompileLimit => &[&["frame"], &["attempt"]],
             Self::Value(_) => &[&["value"]],
             Self::CollectiveTimeout => &[&["milliseconds"]],
@@ -135,6 +140,10 @@ impl Emit {
                 epoch: one_based("epoch", "epoch0")?,
                 of: one_based("epochs", "last_epoch"),
             },
+            Self::CountedEpoch => Observation::CountedEpoch {
+                epoch: count("epoch")?,
+                of: count("epochs"),
+            },
             Self::FirstEpoch => Observation::FirstEpoch,
             Self::Planned => Observation::Planned {
                 epochs: one_based("epochs", "last_epoch"),
@@ -154,6 +163,7 @@ impl Emit {
             }
             Self::Train => Observation::Train(steps()?),
             Self::TrainBar => Observation::TrainBar(progress()?),
+            Self::EpochBar => Observation::EpochBar(progress()?),
             Self::Validate => Observation::Validate(progress()?),
             Self::Validation => Observation::Validation(progress()?),
             Self::Bar => Observation::Bar(progress()?),
@@ -235,6 +245,7 @@ impl Emit {
         Some(match word {
             "start" => Self::Start,
             "epoch" => Self::Epoch,
+            "counted_epoch" => Self::CountedEpoch,
             "step" => Self::Step,
             "planned" => Self::Planned,
             "first_epoch" => Self::FirstEpoch,
@@ -242,6 +253,7 @@ impl Emit {
             "epochs_trained" => Self::EpochsTrained,
             "train" => Self::Train,
             "train_bar" => Self::TrainBar,
+            "epoch_bar" => Self::EpochBar,
             "validate" => Self::Validate,
             "validation" => Self::Validation,
             "bar" => Self::Bar,
