@@ -297,7 +297,7 @@ mod tests {
             assert_eq!(read(&mut reader, head, Some(rank)), ["fault exception"]);
             assert_eq!(
                 read(&mut reader, "ValueError: x", Some(rank)),
-                ["end error"]
+                ["raised error"]
             );
         }
     }
