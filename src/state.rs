@@ -202,6 +202,7 @@ impl Run {
                 job.quiet_ceiling(),
                 now,
             ),
+            quiet_ceiling: job.quiet_ceiling(),
             may_convict: job.last_work().is_some(),
             busy: processes.is_some_and(Witnessed::busy),
             unseen: job.unseen(),

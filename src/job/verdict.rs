@@ -1,7 +1,9 @@
 //! What the four witnesses together say about a run: the contract's table (design, section 3), first row that fits.
 //!
 //! Pure: plain facts in, one word and its reason out. This is the node's verdict, for the status page and `diagnose`;
-//! the alert rules say the same for the whole fleet, from the same facts as series.
+//! the alert rules say the same for the whole fleet, from the same facts as series (`fleet` folds those of its nodes).
+
+pub mod fleet;
 
 use std::fmt;
 
@@ -86,6 +88,8 @@ pub struct Facts {
     pub progress: Option<Silence>,
     /// Clock Q: processes and GPUs together; absent while no work was ever seen.
     pub work: Option<Silence>,
+    /// Clock Q's ceiling, also while no work was ever seen; absent when the run is over.
+    pub quiet_ceiling: Option<f64>,
     /// The processes have shown work in this kind of phase, so that their silence proves something.
     pub may_convict: bool,
     /// Its processes compute or spin, which proves nothing.

@@ -19,6 +19,7 @@ fn healthy() -> Facts {
             age: 1.0,
             ceiling: 180.0,
         }),
+        quiet_ceiling: Some(180.0),
         may_convict: true,
         busy: false,
         unseen: false,
