@@ -3,9 +3,10 @@
 //! `SCENARIO_DIR` adds more.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
-use training_exporter::cli::simulate::{files, play};
+use training_exporter::cli::simulate::files;
+use training_exporter::cli::simulate::play::play;
+use training_exporter::cli::simulate::promtool::Rules;
 
 #[test]
 fn every_scenario_is_as_expected() {
@@ -14,40 +15,30 @@ fn every_scenario_is_as_expected() {
     folders.extend(std::env::var_os("SCENARIO_DIR").map(PathBuf::from));
     let todo = files(&folders).expect("folders of scenarios");
     assert!(!todo.is_empty(), "no scenarios in {folders:?}");
-    let count = todo.len();
-    let todo = Mutex::new(todo);
-    let failures = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let Some(file) = todo.lock().expect("unpoisoned").pop() else {
-                        return;
-                    };
-                    let failure = match play(&file, &root.join("alerts"), Some(&root.join("tests")))
-                    {
-                        Ok(outcome) if outcome.differences.is_empty() => continue,
-                        Ok(outcome) => outcome.differences.join("\n    "),
-                        Err(e) => format!("{e:#}"),
-                    };
-                    let name = file
-                        .strip_prefix(root)
-                        .unwrap_or(&file)
-                        .display()
-                        .to_string();
-                    failures
-                        .lock()
-                        .expect("unpoisoned")
-                        .push(format!("{name}:\n    {failure}"));
-                }
-            });
-        }
-    });
-    let failures = failures.into_inner().expect("unpoisoned");
+    let rules = Rules::folder(&root.join("alerts")).expect("the shipped rules");
+    let mut failures = Vec::new();
+    play(
+        &todo,
+        &rules,
+        &[],
+        Some(&root.join("tests")),
+        |file, outcome| {
+            let failure = match outcome {
+                Ok(outcome) if outcome.differences.is_empty() => return Ok(()),
+                Ok(outcome) => outcome.differences.join("\n    "),
+                Err(e) => format!("{e:#}"),
+            };
+            let name = file.strip_prefix(root).unwrap_or(file).display();
+            failures.push(format!("{name}:\n    {failure}"));
+            Ok(())
+        },
+    )
+    .expect("all are played");
     assert!(
         failures.is_empty(),
-        "{} of {count} scenarios:\n{}",
+        "{} of {} scenarios:\n{}",
         failures.len(),
+        todo.len(),
         failures.join("\n")
     );
 }

@@ -1,22 +1,20 @@
 //! `training-exporter simulate`: scenarios through the product's own code and the real rules, in virtual time.
 
+mod expect;
+pub mod play;
 pub mod promtool;
+mod series;
 pub mod summary;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 
-use crate::config::read;
-use crate::node::process::Counters;
-use crate::scenario::recording::{evidence, timeline};
-use crate::scenario::simulate::{SCRAPE, Scrape, Thought, simulate};
-use crate::scenario::spec::{Expected, Scenario};
-use crate::scenario::world::{Library, RecordedLog};
-use promtool::{Alert, Evaluated, evaluate};
+use crate::scenario::simulate::SCRAPE;
+use play::{Outcome, play};
+use promtool::{Alert, Rules, rule_files};
 use summary::Summary;
 
 /// Arguments of `simulate`.
@@ -43,82 +41,51 @@ pub struct Args {
     baselines: PathBuf,
 }
 
-/// Recorded material in folders.
-struct Folders(PathBuf);
-
-impl Library for Folders {
-    fn log(&self, name: &str) -> Result<RecordedLog, String> {
-        let case = ["logs", "joint", "recordings"].map(|folder| self.0.join(folder).join(name));
-        let case = case.into_iter().find(|case| case.is_dir());
-        let case =
-            case.ok_or_else(|| format!("no recorded log `{name}` under {}", self.0.display()))?;
-        let text = |file: &str| {
-            fs::read(case.join(file)).map_err(|e| format!("{}: {e}", case.join(file).display()))
-        };
-        let times = timeline(&String::from_utf8_lossy(&text("timeline.tsv")?))
-            .map_err(|e| format!("{}/timeline.tsv:{e}", case.display()))?;
-        Ok((text("train.log")?, times))
-    }
-
-    fn evidence(&self, name: &str) -> Result<Vec<(f64, Counters)>, String> {
-        let files = [
-            self.0.join("evidence").join(format!("{name}.csv")),
-            self.0.join("joint").join(name).join("evidence.csv"),
-            self.0.join("recordings").join(name).join("evidence.csv"),
-        ];
-        let file = files.into_iter().find(|file| file.is_file());
-        let file = file
-            .ok_or_else(|| format!("no recorded evidence `{name}` under {}", self.0.display()))?;
-        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        evidence(&text).map_err(|e| format!("{}:{e}", file.display()))
-    }
-}
-
-/// A scenario that was played, and what came of it.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The scenario.
-    pub scenario: Scenario,
-    /// What the rules made of it.
-    pub evaluated: Evaluated,
-    /// What is not as expected; the first difference of each kind.
-    pub differences: Vec<String>,
-    /// What each scrape gave.
-    pub scrapes: Vec<Scrape>,
-}
-
 /// Plays each scenario; fails if an expectation is not met.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let mut unmet = 0;
     let files = files(&args.scenarios)?;
-    let mut summary = args
-        .summary
-        .then(|| Summary::new(&args.baselines))
-        .transpose()?;
-    for file in &files {
-        let outcome = play(file, &args.rules, args.recordings.as_deref())?;
-        let verdict = if outcome.differences.is_empty() {
-            "as expected"
-        } else {
-            "NOT AS EXPECTED"
-        };
-        writeln!(
-            out,
-            "{}: {verdict}: {}",
-            file.display(),
-            outcome.scenario.about.trim()
-        )?;
-        if !args.quiet {
-            story(&outcome, out)?;
-        }
-        for difference in &outcome.differences {
-            writeln!(out, "    {difference}")?;
-        }
-        unmet += usize::from(!outcome.differences.is_empty());
-        if let Some(summary) = &mut summary {
-            summary.add(&outcome)?;
-        }
-    }
+    let baselines = match args.summary {
+        true => rule_files(&args.baselines)?,
+        false => Vec::new(),
+    };
+    let mut summary = args.summary.then(|| Summary::new(&baselines));
+    let others: Vec<Rules> = baselines
+        .iter()
+        .map(|file| Rules::files(std::slice::from_ref(file)))
+        .collect::<Result<_>>()?;
+    let rules = Rules::folder(&args.rules)?;
+    play(
+        &files,
+        &rules,
+        &others,
+        args.recordings.as_deref(),
+        |file, outcome| {
+            let outcome = outcome?;
+            let verdict = if outcome.differences.is_empty() {
+                "as expected"
+            } else {
+                "NOT AS EXPECTED"
+            };
+            writeln!(
+                out,
+                "{}: {verdict}: {}",
+                file.display(),
+                outcome.scenario.about.trim()
+            )?;
+            if !args.quiet {
+                story(&outcome, out)?;
+            }
+            for difference in &outcome.differences {
+                writeln!(out, "    {difference}")?;
+            }
+            unmet += usize::from(!outcome.differences.is_empty());
+            if let Some(summary) = &mut summary {
+                summary.add(&outcome);
+            }
+            Ok(())
+        },
+    )?;
     if let Some(summary) = summary {
         summary.write(out)?;
     }
@@ -143,102 +110,6 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
-}
-
-/// Plays one scenario file.
-pub fn play(file: &Path, rules: &Path, recordings: Option<&Path>) -> Result<Outcome> {
-    let scenario = Scenario::parse(&read(file)?).map_err(|e| anyhow!("{}: {e}", file.display()))?;
-    let near = file
-        .ancestors()
-        .skip(1)
-        .find(|folder| folder.join("logs").is_dir());
-    let library = Folders(recordings.or(near).unwrap_or(Path::new(".")).to_owned());
-    let scrapes = simulate(&scenario, &library).map_err(|e| anyhow!("{}: {e}", file.display()))?;
-    let evaluated = evaluate(&scrapes, rules).with_context(|| format!("{}", file.display()))?;
-    let mut differences = unexpected(&scenario, &evaluated);
-    if scenario.nodes.len() == 1 {
-        differences.extend(disagreement(&scrapes, &evaluated));
-    }
-    Ok(Outcome {
-        scenario,
-        evaluated,
-        differences,
-        scrapes,
-    })
-}
-
-/// Where the alerts are not as expected.
-fn unexpected(scenario: &Scenario, evaluated: &Evaluated) -> Vec<String> {
-    let mut differences = Vec::new();
-    for (alert, times) in &evaluated.alerts {
-        let spans = scenario
-            .expect
-            .get(&alert.name)
-            .map_or(&[][..], Vec::as_slice);
-        let may = |t: f64| {
-            spans
-                .iter()
-                .any(|span| concerns(span, alert) && covers(span, t, scenario.duration.0))
-        };
-        if let Some(&t) = times.iter().find(|&&t| !may(t)) {
-            differences.push(format!(
-                "{}: {} fires, and should not",
-                clock(t),
-                called(alert)
-            ));
-        }
-    }
-    for (name, spans) in &scenario.expect {
-        for span in spans {
-            let fired: BTreeSet<u64> = evaluated
-                .alerts
-                .iter()
-                .filter(|(alert, _)| alert.name == *name && concerns(span, alert))
-                .flat_map(|(_, times)| times.iter().map(|&t| t as u64))
-                .collect();
-            let until = span.until.map_or(scenario.duration.0, |until| until.0);
-            let must = (0..=scenario.duration.0 as u64).step_by(SCRAPE as usize);
-            let mut must =
-                must.filter(|&t| t as f64 >= span.from.0 + span.slack.0 && (t as f64) < until);
-            if let Some(t) = must.find(|t| !fired.contains(t)) {
-                differences.push(format!(
-                    "{}: {name} should fire, and does not",
-                    clock(t as f64)
-                ));
-            }
-        }
-    }
-    differences
-}
-
-fn concerns(span: &Expected, alert: &Alert) -> bool {
-    span.run.as_ref().is_none_or(|run| *run == alert.run)
-}
-
-fn covers(span: &Expected, t: f64, end: f64) -> bool {
-    let until = span.until.map_or(end, |until| until.0 + span.slack.0);
-    span.from.0 <= t && t <= until
-}
-
-/// The first time at which the recording rule and the node say different things of a run.
-fn disagreement(scrapes: &[Scrape], evaluated: &Evaluated) -> Option<String> {
-    for scrape in scrapes.iter().filter(|scrape| scrape.page.is_some()) {
-        for (run, Thought { verdict, .. }) in &scrape.runs {
-            let fleet = evaluated
-                .verdicts
-                .get(run)
-                .and_then(|verdicts| verdicts.get(&(scrape.at as u64)));
-            let fleet = fleet.map_or("nothing", String::as_str);
-            if fleet != verdict.name() {
-                let node = verdict.name();
-                return Some(format!(
-                    "{}: run {run}: the node says {node}, the rules say {fleet}",
-                    clock(scrape.at)
-                ));
-            }
-        }
-    }
-    None
 }
 
 /// What happened, change by change.

@@ -12,7 +12,7 @@ use super::spec::{FaultKind, Node, Scenario};
 use super::world::{FIRST_PID, Library, Played, gpus};
 use crate::job::cadence::Limits;
 use crate::job::clock::larger;
-use crate::job::verdict::Verdict;
+use crate::job::verdict::Facts;
 use crate::job::{Phase, Unix};
 use crate::log::lines::{Line, Lines};
 use crate::log::reader::{Presets, Reader};
@@ -45,10 +45,10 @@ pub struct Scrape {
 /// What a node thinks of a run at a scrape.
 #[derive(Clone, Debug)]
 pub struct Thought {
-    /// Its verdict.
-    pub verdict: Verdict,
-    /// The phase.
-    pub phase: Phase,
+    /// What its verdict follows from.
+    pub facts: Facts,
+    /// How many nodes the run should have, where it is configured.
+    pub nodes: Option<u64>,
     /// The progress ceiling is learned from the run.
     pub learned: bool,
     /// Seconds since any progress or work, of processes or GPUs.
@@ -321,8 +321,8 @@ impl Site<'_> {
                 larger(job.last_work(), job.last_gpu_work()),
             );
             Thought {
-                verdict: run.verdict(&gpus, now),
-                phase: job.phase,
+                facts: run.facts(&gpus, now),
+                nodes: run.info.nodes,
                 learned: job.learned(),
                 still: last.map(|last| now - last),
             }

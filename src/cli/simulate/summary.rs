@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::Outcome;
-use super::promtool::{Alert, Evaluated, evaluate_files};
+use super::promtool::{Alert, Evaluated};
 
 /// What one way to find hangs gave.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ type Delays = BTreeMap<(&'static str, bool), Vec<f64>>;
 /// The figures over all scenarios.
 #[derive(Debug)]
 pub struct Summary {
-    baselines: Vec<(String, PathBuf)>,
+    baselines: Vec<String>,
     healthy: usize,
     healthy_seconds: f64,
     hangs: usize,
@@ -44,34 +44,26 @@ fn pages(alert: &Alert) -> bool {
 }
 
 impl Summary {
-    /// Nothing measured yet; the other ways are the rule files of this folder.
-    pub fn new(baselines: &Path) -> Result<Self> {
-        let pattern = std::path::absolute(baselines)?.join("*.rules.yml");
-        let mut files: Vec<PathBuf> = glob::glob(&pattern.to_string_lossy())?.flatten().collect();
-        files.sort();
-        let named = files.into_iter().map(|file| {
-            let name = file
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .replace(".rules.yml", "");
-            (name.replace('_', " "), file)
-        });
-        let baselines: Vec<_> = named.collect();
-        Ok(Self {
+    /// Nothing measured yet; the other ways are these rule files.
+    pub fn new(baselines: &[PathBuf]) -> Self {
+        let name = |file: &PathBuf| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            name.replace(".rules.yml", "").replace('_', " ")
+        };
+        Self {
+            baselines: baselines.iter().map(name).collect(),
             others: baselines.iter().map(|_| Figures::default()).collect(),
-            baselines,
             healthy: 0,
             healthy_seconds: 0.0,
             hangs: 0,
             ours: Figures::default(),
             over_ceiling: Vec::new(),
             delays: Delays::new(),
-        })
+        }
     }
 
     /// Adds a scenario that was played.
-    pub fn add(&mut self, outcome: &Outcome) -> Result<()> {
+    pub fn add(&mut self, outcome: &Outcome) {
         let expected: Vec<_> = outcome
             .scenario
             .expect
@@ -114,21 +106,18 @@ impl Summary {
                 .filter(|scrape| scrape.at <= page);
             let thought = before
                 .flat_map(|scrape| scrape.runs.values())
-                .find(|thought| thought.phase.live());
+                .find(|thought| thought.facts.phase.live());
             if let Some(thought) = thought {
                 let took = self
                     .delays
-                    .entry((thought.phase.name(), thought.learned))
+                    .entry((thought.facts.phase.name(), thought.learned))
                     .or_default();
                 took.extend(thought.still);
             }
         }
-        for ((name, file), figures) in self.baselines.iter().zip(&mut self.others) {
-            let evaluated = evaluate_files(&outcome.scrapes, std::slice::from_ref(file))
-                .with_context(|| name.clone())?;
-            figures.judge(&evaluated, outcome, begins, |_| true);
+        for (figures, evaluated) in self.others.iter_mut().zip(&outcome.others) {
+            figures.judge(evaluated, outcome, begins, |_| true);
         }
-        Ok(())
     }
 
     /// Writes the figures as Markdown.
@@ -145,11 +134,7 @@ impl Summary {
         )?;
         writeln!(out, "|---|---|---|---|---|---|")?;
         let all = std::iter::once(("training-exporter", &self.ours));
-        let others = self
-            .baselines
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .zip(&self.others);
+        let others = self.baselines.iter().map(String::as_str).zip(&self.others);
         for (name, figures) in all.chain(others) {
             writeln!(
                 out,
