@@ -8,6 +8,7 @@ pub mod blocks;
 mod envelope;
 pub mod follow;
 pub mod lines;
+pub mod listener;
 pub mod preset;
 pub mod reader;
 mod traceback;

@@ -5,6 +5,7 @@
 
 pub mod history;
 pub mod metrics;
+pub mod take;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use crate::job::clock::larger;
 use crate::job::verdict::{Facts, GpuCount, Silence, Verdict, judge};
 use crate::job::{Job, Phase, Unix};
 use crate::log::blocks::Blocks;
+use crate::node::data::Opened;
 use crate::node::gpu::{Baselines, Gpu, GpuState};
 use crate::node::process::{Found, Witnessed};
 use history::History;
@@ -99,6 +101,8 @@ pub struct Run {
     pub shares_data: bool,
     /// Distinct validation files opened, over all passes; absent where no folder is watched.
     pub files_opened: Option<u64>,
+    /// Which they are.
+    pub opened: Opened,
     /// Its last hours.
     pub history: History,
 }
@@ -168,6 +172,7 @@ impl Run {
             gpus: Vec::new(),
             shares_data: false,
             files_opened: None,
+            opened: Opened::default(),
             history: History::default(),
         }
     }

@@ -5,7 +5,7 @@
 
 mod adopt;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,7 @@ use super::followed::Log;
 use super::watch::{Happened, Watch};
 use super::{Pace, Wake, now, wait};
 use crate::config::Config;
-use crate::job::{Phase, Unix};
-use crate::node::data::Opened;
+use crate::job::Unix;
 use crate::state::{Shared, State};
 
 /// After an event, so long is waited for more of them.
@@ -31,7 +30,6 @@ struct Files<'a> {
     host: String,
     watch: Watch,
     logs: BTreeMap<PathBuf, Log>,
-    opened: HashMap<String, Opened>,
     /// Device and inode of each watched folder.
     folders: HashMap<PathBuf, (u64, u64)>,
     /// Where each configured data folder really is; those that are not there are not here.
@@ -61,7 +59,6 @@ pub(super) fn run(
         host,
         watch,
         logs: BTreeMap::new(),
-        opened: HashMap::new(),
         folders: HashMap::new(),
         data: HashMap::new(),
         adoption: Adoption::default(),
@@ -192,7 +189,7 @@ impl Files<'_> {
     fn count(&mut self, happened: &Happened) {
         let at = now();
         let mut state = self.shared.lock();
-        let mut owners: HashMap<&Path, HashSet<&str>> = HashMap::new();
+        let mut owners: HashMap<&Path, BTreeSet<&str>> = HashMap::new();
         for log in self.logs.values() {
             if state
                 .runs
@@ -207,31 +204,10 @@ impl Files<'_> {
             }
         }
         for (folder, runs) in owners {
-            let opened = happened
-                .opened
-                .iter()
-                .filter(|(path, _)| path.parent() == Some(folder));
-            let validates = |name: &str| state.runs[name].job.phase == Phase::Validation;
-            // Two runs that validate on one folder cannot be told apart: nothing is said of either.
-            let alone = runs.iter().filter(|name| validates(name)).count() == 1;
-            for name in runs {
-                let Some(since) = self.watch.sees_since(folder) else {
-                    continue;
-                };
-                let Some(run) = state.runs.get_mut(name) else {
-                    continue;
-                };
-                let own = self.opened.entry(name.to_owned()).or_default();
-                if run.job.phase != Phase::Validation {
-                    own.outside(opened.clone(), at);
-                    continue;
-                }
-                own.inside(opened.clone(), run.job.phase_since, run.log.last_write);
-                own.seen_since(if alone { since } else { at });
-                run.job.opened_files(alone.then(|| own.files()), at);
-                run.alive |= alone && own.files().opened > 0;
-                run.files_opened = alone.then_some(own.total());
-                run.shares_data = !alone;
+            let opened = happened.opened.iter();
+            let opened = opened.filter(|(path, _)| path.parent() == Some(folder));
+            if let Some(since) = self.watch.sees_since(folder) {
+                state.record_opened(&runs, opened, since, at);
             }
         }
     }

@@ -4,10 +4,9 @@ use std::io;
 use std::path::Path;
 
 use super::now;
-use crate::job::observation::Observation;
 use crate::job::{Job, Phase, Unix};
 use crate::log::follow::{Follower, Gained};
-use crate::log::lines::{Line, Lines};
+use crate::log::listener::Listener;
 use crate::log::reader::Reader;
 use crate::state::Shared;
 
@@ -27,22 +26,13 @@ pub(super) struct Log {
     /// When bytes last came, while the last line has not been judged.
     pub(super) unrested: Option<Unix>,
     follower: Follower,
-    lines: Lines,
+    /// Who has read nothing yet.
     reader: Reader,
+    listener: Listener,
     /// All that was in the file when it was first looked at is read: what comes now came now.
     caught_up: bool,
-    /// Where the words go while a long log is read from its beginning.
-    behind: Option<Box<Job>>,
-    counts: Counts,
-}
-
-/// What a turn adds to the counters of a log.
-#[derive(Default)]
-struct Counts {
-    bytes: u64,
-    lines: u64,
-    matched: u64,
-    rotations: u64,
+    /// What the run was, as far as a long log is read from its beginning.
+    behind: Option<Job>,
 }
 
 impl Log {
@@ -54,11 +44,10 @@ impl Log {
             more: false,
             unrested: None,
             follower: Follower::new(path),
-            lines: Lines::default(),
+            listener: Listener::new(reader.clone()),
             reader,
             caught_up: false,
             behind: None,
-            counts: Counts::default(),
         }
     }
 
@@ -69,24 +58,15 @@ impl Log {
 
     /// Reads what the log gained, at most one turn of it.
     pub(super) fn read(&mut self, shared: &Shared) {
-        let mut said = Vec::new();
-        let afresh = (!self.follower.is_open()).then(|| self.reader.clone());
-        let (lines, reader, counts) = (&mut self.lines, &mut self.reader, &mut self.counts);
+        let opens = !self.follower.is_open();
+        let listener = &mut self.listener;
         let mut came = false;
         let result = self.follower.poll(&mut |gained| match gained {
             Gained::Bytes(bytes) => {
                 came = true;
-                counts.bytes += bytes.len() as u64;
-                lines.push(bytes, &mut |line| {
-                    read_line(reader, &line, counts, &mut said)
-                });
+                listener.push(bytes);
             }
-            Gained::Rotated | Gained::Truncated => {
-                counts.rotations += 1;
-                // What stands unfinished will not be finished.
-                lines.rest(&mut |line| read_line(reader, &line, counts, &mut said));
-                lines.begin();
-            }
+            Gained::Rotated | Gained::Truncated => listener.rotated(),
         });
         let at = now();
         let news = came && self.caught_up;
@@ -94,38 +74,36 @@ impl Log {
         let written = self.follower.modified().filter(|_| !self.caught_up);
         let came_at = written.map_or(at, |written| written.min(at));
         if came {
-            self.unrested = self.lines.unfinished().then_some(came_at);
+            self.unrested = self.listener.unfinished().then_some(came_at);
         }
         self.more = matches!(result, Ok(true));
-        if let Some(reader) = afresh.filter(|_| self.follower.lag() > LONG) {
-            self.begin_at_the_end(&reader, came_at, shared);
+        if opens && self.follower.lag() > LONG {
+            self.begin_at_the_end(came_at, shared);
         }
         self.caught_up |= matches!(result, Ok(false));
-        self.tell(shared, said, came_at, result.err());
-        if news && let Some(run) = shared.lock().runs.get_mut(&self.run) {
-            run.alive = true;
-        }
+        self.tell(shared, came_at, news, result.err());
     }
 
     /// Learns from the end of a long log what its run is doing now.
-    fn begin_at_the_end(&mut self, reader: &Reader, at: Unix, shared: &Shared) {
+    fn begin_at_the_end(&mut self, at: Unix, shared: &Shared) {
         let mut state = shared.lock();
         let Some(run) = state.runs.get_mut(&self.run) else {
             return;
         };
-        self.behind = Some(Box::new(run.job.afresh()));
+        self.behind = Some(run.job.afresh());
         for most in ENDINGS {
             let Ok(ending) = self.follower.ending(most) else {
                 return;
             };
-            let (mut lines, mut reader, mut job) =
-                (Lines::default(), reader.clone(), run.job.afresh());
+            let mut listener = Listener::new(self.reader.clone());
             // The first line is not whole.
             let first = memchr::memchr2(b'\n', b'\r', &ending).map_or(0, |at| at + 1);
-            let mut each = |line: Line<'_>| reader.read(&line, &mut |said| job.apply(said, at));
-            lines.push(&ending[first..], &mut each);
-            lines.rest(&mut each);
-            if let Some(framework) = reader.framework() {
+            listener.push(&ending[first..]);
+            listener.rest();
+            let mut job = run.job.afresh();
+            let said = listener.take().said;
+            said.into_iter().for_each(|said| job.apply(said, at));
+            if let Some(framework) = listener.framework() {
                 framework.clone_into(&mut run.info.framework);
             }
             let told = job.phase != Phase::Unknown && job.epoch.is_some();
@@ -143,46 +121,25 @@ impl Log {
             return;
         };
         self.unrested = None;
-        let mut said = Vec::new();
-        let (reader, counts) = (&mut self.reader, &mut self.counts);
-        self.lines
-            .rest(&mut |line| read_line(reader, &line, counts, &mut said));
-        self.tell(shared, said, since, None);
+        self.listener.rest();
+        self.tell(shared, since, self.caught_up, None);
     }
 
-    /// Takes what was said into the state.
-    fn tell(
-        &mut self,
-        shared: &Shared,
-        said: Vec<Observation>,
-        at: Unix,
-        error: Option<io::Error>,
-    ) {
+    /// Takes what was heard into the state.
+    fn tell(&mut self, shared: &Shared, at: Unix, news: bool, error: Option<io::Error>) {
         let mut state = shared.lock();
         let Some(run) = state.runs.get_mut(&self.run) else {
             return;
         };
+        if let Some(behind) = &mut self.behind {
+            std::mem::swap(&mut run.job, behind);
+        }
+        run.heard(self.listener.take(), self.listener.framework(), at, news);
         if self.caught_up {
-            said.iter().for_each(|said| run.log.blocks.told(said));
+            (self.behind, run.log.partial) = (None, false);
+        } else if let Some(behind) = &mut self.behind {
+            std::mem::swap(&mut run.job, behind);
         }
-        let job = self.behind.as_deref_mut().unwrap_or(&mut run.job);
-        said.into_iter().for_each(|said| job.apply(said, at));
-        if self.caught_up
-            && let Some(whole) = self.behind.take()
-        {
-            (run.job, run.log.partial) = (*whole, false);
-        }
-        if let Some(framework) = self.reader.framework() {
-            framework.clone_into(&mut run.info.framework);
-        }
-        let counts = std::mem::take(&mut self.counts);
-        if self.caught_up {
-            run.log.blocks.grew(counts.bytes, at);
-        }
-        run.log.bytes += counts.bytes;
-        run.log.lines += counts.lines;
-        run.log.matched += counts.matched;
-        run.log.rotations += counts.rotations;
         run.log.lag = self.follower.lag();
         run.log.last_write = self.follower.modified();
         run.log.up = error.is_none() && self.follower.is_open();
@@ -191,18 +148,6 @@ impl Log {
         }
         run.log.error = error.map(|e| format!("{}: {e}", self.follower.path().display()));
     }
-}
-
-fn read_line(
-    reader: &mut Reader,
-    line: &Line<'_>,
-    counts: &mut Counts,
-    said: &mut Vec<Observation>,
-) {
-    let before = said.len();
-    reader.read(line, &mut |observation| said.push(observation));
-    counts.lines += 1;
-    counts.matched += u64::from(said.len() > before);
 }
 
 #[cfg(test)]

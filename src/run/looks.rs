@@ -19,13 +19,7 @@ pub(super) fn gpus(gpus: &mut dyn Gpus, pace: Pace, shared: &Shared, wakes: &Rec
         let at = now();
         let mut state = shared.lock();
         state.nvml_blocked = blocked;
-        state.record_source(
-            "nvml",
-            read.as_ref().map(|_| ()).map_err(Clone::clone),
-            at - began,
-            at,
-        );
-        state.record_gpus(read, gpus.read_at().unwrap_or(at));
+        state.see_gpus(read, gpus.read_at().unwrap_or(at), at - began, at);
         drop(state);
         if !wait(wakes, pace.gpus) {
             return;
@@ -66,19 +60,8 @@ pub(super) fn processes(
             let watcher = known
                 .entry(name.clone())
                 .or_insert_with(|| Watcher::new(window, pace.speed));
-            match read {
-                Ok(seen) => {
-                    let at = now();
-                    let found = watcher.look(at, seen);
-                    shared.lock().record_processes(&name, found, at);
-                }
-                Err(e) => {
-                    failed = Some(format!("{e:#}"));
-                    if let Some(run) = shared.lock().runs.get_mut(&name) {
-                        run.processes = None;
-                    }
-                }
-            }
+            let seen = read.map_err(|e| failed = Some(format!("{e:#}"))).ok();
+            shared.lock().look(&name, seen, watcher, now());
         }
         let at = now();
         shared

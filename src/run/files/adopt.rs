@@ -14,9 +14,6 @@ use crate::job::Unix;
 use crate::run::followed::Log;
 use crate::state::{Run, State};
 
-/// A log without any sign of life is given so long for its processes to be found, in seconds.
-const GRACE: f64 = 60.0;
-
 /// What is remembered about logs beside those that are followed.
 #[derive(Debug, Default)]
 pub(super) struct Adoption {
@@ -110,7 +107,6 @@ impl Files<'_> {
                     return;
                 };
                 state.runs.remove(&old);
-                self.opened.remove(&old);
                 let gone = self.logs.extract_if(.., |_, log| log.run == old);
                 gone.for_each(|(path, _)| self.adoption.let_be(&path));
             }
@@ -138,7 +134,6 @@ impl Files<'_> {
     /// Lets go of logs of runs that are over, or that never showed a sign of life.
     pub(super) fn retire(&mut self, now: Unix) {
         let mut state = self.shared.lock();
-        let retention = self.config.limits.retention;
         let old: Vec<PathBuf> = self
             .logs
             .iter()
@@ -146,13 +141,8 @@ impl Files<'_> {
                 let Some(run) = state.runs.get(&log.run) else {
                     return true;
                 };
-                let young = self
-                    .adoption
-                    .since
-                    .get(*path)
-                    .is_some_and(|since| now - since < GRACE);
-                let age = log.modified().map_or(0.0, |at| now - at);
-                !(run.lives() || run.alive && run.job.phase.live() || young) && age > retention
+                let since = self.adoption.since.get(*path).copied();
+                run.past(log.modified(), since, now)
             })
             .map(|(path, _)| path.clone())
             .collect();
@@ -163,7 +153,6 @@ impl Files<'_> {
             self.adoption.let_be(&path);
             if !self.logs.values().any(|other| other.run == log.run) {
                 state.runs.remove(&log.run);
-                self.opened.remove(&log.run);
             }
         }
     }
