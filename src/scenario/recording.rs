@@ -68,24 +68,11 @@ impl Recording {
                 );
             }
         }
-        let files = rows(texts.files, '\t').map(|(n, row)| {
-            let [at, opened, pass] = row[..] else {
-                return Err(format!("files.tsv:{n}: expected three columns"));
-            };
-            let bad = |e| format!("files.tsv:{n}: {e}");
-            let opened: u64 = opened
-                .parse()
-                .map_err(|e: std::num::ParseIntError| bad(e.to_string()))?;
-            let pass = pass
-                .parse()
-                .map_err(|e: std::num::ParseIntError| bad(e.to_string()))?;
-            Ok((number(at).map_err(bad)?, Files { opened, pass }))
-        });
         Ok(Self {
             log: texts.log.to_vec(),
             appends: timeline(texts.timeline).map_err(|e| format!("timeline.tsv:{e}"))?,
             counters: evidence(texts.evidence).map_err(|e| format!("evidence.csv:{e}"))?,
-            files: files.collect::<Result<_, _>>()?,
+            files: files(texts.files).map_err(|e| format!("files.tsv:{e}"))?,
             phases,
         })
     }
@@ -138,6 +125,24 @@ pub fn timeline(text: &str) -> Result<Vec<(Unix, u64)>, String> {
                 "{n}: expected `seconds TAB byte offset`, found `{}`",
                 row.join("\t")
             )),
+        })
+        .collect()
+}
+
+/// Reads which validation files were opened when. Errors begin with the line's number.
+pub fn files(text: &str) -> Result<Vec<(Unix, Files)>, String> {
+    rows(text, '\t')
+        .map(|(n, row)| {
+            let count = |field: &str| {
+                let number: Result<u64, _> = field.parse();
+                number.map_err(|_| format!("{n}: `{field}` is not a count"))
+            };
+            let [at, opened, pass] = row[..] else {
+                return Err(format!("{n}: expected three columns, found {}", row.len()));
+            };
+            let (opened, pass) = (count(opened)?, count(pass)?);
+            let at = number(at).map_err(|e| format!("{n}: {e}"))?;
+            Ok((at, Files { opened, pass }))
         })
         .collect()
 }

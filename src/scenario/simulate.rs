@@ -1,22 +1,21 @@
 //! The product's own code in virtual time: bytes and facts in, one metric page for each scrape out.
 //!
-//! It makes the same calls as the source threads, in the same order and at the same pace (logs, GPUs and files each
-//! second, processes each 5 s), but for the waiting. Nothing is computed here that the exporter would not compute.
+//! It calls what the source threads call (`state::take`) at the same pace: logs, GPUs and files each second, processes
+//! each 5 s. Nothing is computed here that the exporter would not compute.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use prometheus::TextEncoder;
 
-use super::spec::{FaultKind, Node, Scenario};
-use super::world::{FIRST_PID, Library, Played, gpus};
+use super::spec::{Fault, FaultKind, Node, Scenario};
+use super::world::{Append, FIRST_PID, Library, Played, gpus};
+use crate::job::Unix;
 use crate::job::cadence::Limits;
 use crate::job::clock::larger;
 use crate::job::verdict::Facts;
-use crate::job::{Phase, Unix};
-use crate::log::lines::{Line, Lines};
-use crate::log::reader::{Presets, Reader};
-use crate::node::data::Opened;
+use crate::log::listener::Listener;
+use crate::log::reader::Presets;
 use crate::node::process::Watcher;
 use crate::state::{Run, State};
 
@@ -67,22 +66,32 @@ struct Site<'a> {
 /// All that an exporter has in memory.
 struct Exporter {
     state: State,
-    feeds: Vec<Feed>,
+    /// What it knows of each run beside the state; absent for a log that is let be.
+    feeds: Vec<Option<Feed>>,
     /// Since when it runs.
     born: f64,
 }
 
 /// What it knows of one run beside the state.
 struct Feed {
-    lines: Lines,
-    reader: Reader,
-    /// Bytes up to here are read, in virtual seconds.
+    listener: Listener,
+    /// When it was taken up, by the node's clock.
+    since: Unix,
+    /// What the log gained up to here is read, in virtual seconds.
     read_until: f64,
     last_append: Option<f64>,
     watcher: Watcher,
-    opened: Opened,
     /// Files opened before, over all passes.
     files: u64,
+}
+
+/// A folder of validation files.
+#[derive(Default)]
+struct Folder<'a> {
+    /// Whose it is.
+    runs: BTreeSet<&'a str>,
+    /// What was opened in it just now.
+    files: Vec<(PathBuf, Unix)>,
 }
 
 /// Plays a scenario and returns what each scrape gave, in order.
@@ -92,16 +101,17 @@ pub fn simulate(scenario: &Scenario, library: &dyn Library) -> Result<Vec<Scrape
     for spec in &scenario.nodes {
         let mut runs = Vec::new();
         for (run, pid) in spec.runs.iter().zip(FIRST_PID..) {
-            runs.push(Played::new(run, pid, scenario.duration.0, library)?);
+            runs.push(Played::new(run, pid, spec, scenario.duration.0, library)?);
         }
-        let exporter = Exporter::new(&runs, &scenario.limits, &presets, 0.0);
-        sites.push(Site {
+        let mut site = Site {
             spec,
             runs,
             presets: &presets,
             limits: &scenario.limits,
-            exporter,
-        });
+            exporter: Exporter::new(0, 0.0),
+        };
+        site.start(0.0);
+        sites.push(site);
     }
     let mut scrapes = Vec::new();
     let seconds = scenario.duration.0 as u64;
@@ -118,36 +128,12 @@ pub fn simulate(scenario: &Scenario, library: &dyn Library) -> Result<Vec<Scrape
 }
 
 impl Exporter {
-    fn new(runs: &[Played], limits: &Limits, presets: &Presets, born: f64) -> Self {
+    fn new(runs: usize, born: f64) -> Self {
         let mut state = State::default();
         state.exporter.ready = true;
-        let feed = |played: &Played| Feed {
-            lines: Lines::default(),
-            reader: presets.reader(
-                played
-                    .spec
-                    .preset
-                    .as_deref()
-                    .and_then(|name| presets.named(name)),
-            ),
-            read_until: -1.0,
-            last_append: None,
-            watcher: Watcher::new(limits.work_window, 1.0),
-            opened: Opened::default(),
-            files: 0,
-        };
-        for played in runs {
-            let mut run = Run::new(&played.spec.run, limits.clone());
-            run.info.user.clone_from(&played.spec.user);
-            run.info.team.clone_from(&played.spec.team);
-            run.info.nodes = played.spec.nodes;
-            run.info.log_path = format!("/runs/{}/train.log", played.spec.run);
-            run.job.files_planned = played.spec.val_files;
-            state.runs.insert(run.name.clone(), run);
-        }
         Self {
             state,
-            feeds: runs.iter().map(feed).collect(),
+            feeds: (0..runs).map(|_| None).collect(),
             born,
         }
     }
@@ -160,6 +146,11 @@ impl Site<'_> {
         })
     }
 
+    /// The exporter does nothing: it is stopped, or the whole machine sleeps.
+    fn rests(&self, t: f64) -> bool {
+        self.fault(FaultKind::Suspend, t) || self.fault(FaultKind::ExporterPaused, t)
+    }
+
     /// The node's own clock.
     fn clock(&self, t: f64) -> Unix {
         let skews = self
@@ -170,23 +161,51 @@ impl Site<'_> {
         t + skews.map(|fault| fault.seconds).sum::<f64>()
     }
 
-    fn step(&mut self, t: f64) {
-        if self
-            .spec
-            .faults
-            .iter()
-            .any(|fault| fault.kind == FaultKind::Restart && fault.at.0 == t)
-        {
-            self.exporter = Exporter::new(&self.runs, self.limits, self.presets, t);
+    /// An exporter begins, with nothing in memory.
+    fn start(&mut self, t: f64) {
+        self.exporter = Exporter::new(self.runs.len(), t);
+        for index in 0..self.runs.len() {
+            self.adopt(index, t);
         }
-        self.exporter.state.tick(self.clock(t));
+    }
+
+    /// A log is taken up: it makes a run.
+    fn adopt(&mut self, index: usize, t: f64) {
+        let played = &self.runs[index].spec;
+        let mut run = Run::new(&played.run, self.limits.clone());
+        run.info.user.clone_from(&played.user);
+        run.info.team.clone_from(&played.team);
+        run.info.nodes = played.nodes;
+        run.info.alerting = played.alerting;
+        run.info.log_path = format!("/runs/{}/train.log", played.run);
+        run.job.files_planned = played.val_files;
+        self.exporter.state.runs.insert(run.name.clone(), run);
+        let preset = played.preset.as_deref();
+        let preset = preset.and_then(|name| self.presets.named(name));
+        self.exporter.feeds[index] = Some(Feed {
+            listener: Listener::new(self.presets.reader(preset)),
+            since: self.clock(t),
+            read_until: f64::NEG_INFINITY,
+            last_append: None,
+            watcher: Watcher::new(self.limits.work_window, 1.0),
+            files: 0,
+        });
+    }
+
+    fn step(&mut self, t: f64) {
+        let begins = |fault: &&Fault| fault.kind == FaultKind::Restart && fault.at.0 == t;
+        if self.spec.faults.iter().any(|fault| begins(&fault)) {
+            self.start(t);
+        }
+        if self.rests(t) {
+            return;
+        }
+        let now = self.clock(t);
+        self.exporter.state.tick(now);
         for index in 0..self.runs.len() {
             self.hear(index, t);
         }
-        for index in 0..self.runs.len() {
-            self.count_files(index, t);
-        }
-        let now = self.clock(t);
+        self.count_files(t);
         if t % LOOK == 0.0 {
             self.see_processes(t, now);
         }
@@ -194,125 +213,107 @@ impl Site<'_> {
             let read = if self.fault(FaultKind::NvmlBlind, t) {
                 Err("the driver does not answer".to_owned())
             } else {
-                Ok(gpus(self.spec, &self.runs, t).unwrap_or_default())
+                let clock = |t| self.clock(t);
+                Ok(gpus(self.spec, &self.runs, self.exporter.born, t, clock).unwrap_or_default())
             };
-            self.exporter.state.record_source(
-                "nvml",
-                read.as_ref().map(|_| ()).map_err(Clone::clone),
-                0.0,
-                now,
-            );
-            self.exporter.state.record_gpus(read, now);
+            self.exporter.state.see_gpus(read, now, 0.0, now);
         }
     }
 
-    /// The log's bytes.
+    /// What the log gained; or whether it is to be taken up, or let be.
     fn hear(&mut self, index: usize, t: f64) {
-        let played = &self.runs[index];
-        let readable = !self.fault(FaultKind::LogUnreadable, t);
         let (now, born) = (self.clock(t), self.clock(self.exporter.born));
-        let exporter = &mut self.exporter;
-        let Some(run) = exporter.state.runs.get_mut(&played.spec.run) else {
+        let skew = now - t;
+        let written = self.runs[index].written(t);
+        if self.exporter.feeds[index].is_none() {
+            if written.is_none_or(|at| t - at > 1.0) {
+                return;
+            }
+            self.adopt(index, t);
+        }
+        let readable = !self.fault(FaultKind::LogUnreadable, t);
+        let played = &self.runs[index];
+        let name = &played.spec.run;
+        let Exporter { state, feeds, .. } = &mut self.exporter;
+        let (Some(run), Some(feed)) = (state.runs.get_mut(name), &mut feeds[index]) else {
             return;
         };
-        let feed = &mut exporter.feeds[index];
         run.log.up = readable && !played.spec.log.is_empty();
         if !run.log.up {
             run.job.blinded();
             return;
         }
-        let mut said = Vec::new();
-        let (lines, reader) = (&mut feed.lines, &mut feed.reader);
-        let (mut newest, mut gained) = (None, 0);
-        let log = &mut run.log;
-        let mut read = |line: Line<'_>| {
-            let before = said.len();
-            reader.read(&line, &mut |observation| said.push(observation));
-            log.lines += 1;
-            log.matched += u64::from(said.len() > before);
-        };
-        for (at, bytes) in played.gained(feed.read_until, t) {
+        let mut newest = None;
+        for (at, gained) in played.gained(feed.read_until, t) {
             newest = Some(at);
-            gained += bytes.len() as u64;
-            lines.push(bytes, &mut read);
+            match gained {
+                Append::Bytes(bytes) => feed.listener.push(bytes),
+                Append::Rotated => feed.listener.rotated(),
+            }
         }
         feed.last_append = newest.or(feed.last_append);
         feed.read_until = t;
-        if lines.unfinished() && feed.last_append.is_some_and(|at| t - at >= REST) {
-            lines.rest(&mut read);
+        if feed.listener.unfinished() && feed.last_append.is_some_and(|at| t - at >= REST) {
+            feed.listener.rest();
         }
-        run.log.bytes += gained;
-        if gained > 0 {
-            run.log.blocks.grew(gained, now);
-        }
-        let skew = now - t;
         // What was there before the exporter began came at the latest when the file was last written.
-        run.alive |= newest.is_some() && now > born;
-        let came_at = if now == born {
-            feed.last_append.map_or(now, |at| at + skew)
-        } else {
-            now
-        };
-        said.into_iter()
-            .for_each(|said| run.job.apply(said, came_at));
-        if let Some(framework) = reader.framework() {
-            framework.clone_into(&mut run.info.framework);
-        }
+        let news = now > born;
+        let came_at = feed
+            .last_append
+            .filter(|_| !news)
+            .map_or(now, |at| at + skew);
+        run.heard(
+            feed.listener.take(),
+            feed.listener.framework(),
+            came_at,
+            news,
+        );
         run.log.last_write = feed.last_append.map(|at| at + skew);
+        if run.past(run.log.last_write, Some(feed.since), now) {
+            state.runs.remove(name);
+            feeds[index] = None;
+        }
     }
 
     fn see_processes(&mut self, t: f64, now: Unix) {
         let unseen = self.fault(FaultKind::ProcessesUnseen, t);
-        for (played, feed) in self.runs.iter().zip(&mut self.exporter.feeds) {
-            match played.processes(t).filter(|_| !unseen) {
-                Some(seen) => {
-                    let found = feed.watcher.look(now, seen);
-                    self.exporter
-                        .state
-                        .record_processes(&played.spec.run, found, now);
-                }
-                None => {
-                    if let Some(run) = self.exporter.state.runs.get_mut(&played.spec.run) {
-                        run.processes = None;
-                    }
-                }
+        let Exporter { state, feeds, .. } = &mut self.exporter;
+        for (played, feed) in self.runs.iter().zip(feeds) {
+            if let Some(feed) = feed {
+                let seen = played.processes(t).filter(|_| !unseen);
+                state.look(&played.spec.run, seen, &mut feed.watcher, now);
             }
         }
     }
 
-    /// The validation files that were opened since the step before.
-    fn count_files(&mut self, index: usize, t: f64) {
-        let played = &self.runs[index];
-        let Some(opened) = played.opened(t) else {
-            return;
-        };
-        let now = self.clock(t);
-        let born = self.clock(self.exporter.born);
-        let exporter = &mut self.exporter;
-        let feed = &mut exporter.feeds[index];
-        let Some(run) = exporter.state.runs.get_mut(&played.spec.run) else {
-            return;
-        };
-        let files: Vec<(PathBuf, Unix)> = (feed.files..opened)
-            .map(|n| (PathBuf::from(format!("sample_{n}")), now))
-            .collect();
-        feed.files = opened;
-        let files = files.iter().map(|(path, at)| (path, at));
-        if run.job.phase != Phase::Validation {
-            feed.opened.outside(files, now);
-            return;
+    /// The validation files that were opened since the step before, folder by folder.
+    fn count_files(&mut self, t: f64) {
+        let (now, born) = (self.clock(t), self.clock(self.exporter.born));
+        let mut folders: BTreeMap<&str, Folder<'_>> = BTreeMap::new();
+        for (played, feed) in self.runs.iter().zip(&mut self.exporter.feeds) {
+            let (Some(opened), Some(feed)) = (played.opened(t), feed) else {
+                continue;
+            };
+            let name = played.spec.run.as_str();
+            let folder = played.spec.data_folder.as_deref().unwrap_or(name);
+            let folder = folders.entry(folder).or_default();
+            folder.runs.insert(name);
+            let new = (feed.files..opened).map(|n| (PathBuf::from(format!("{name}_{n}")), now));
+            folder.files.extend(new);
+            feed.files = opened;
         }
-        feed.opened
-            .inside(files, run.job.phase_since, run.log.last_write);
-        feed.opened.seen_since(born);
-        run.job.opened_files(Some(feed.opened.files()), now);
-        run.alive |= feed.opened.files().opened > 0;
-        run.files_opened = Some(feed.opened.total());
+        for Folder { runs, files } in folders.values() {
+            let files = files.iter().map(|(path, at)| (path, at));
+            self.exporter.state.record_opened(runs, files, born, now);
+        }
     }
 
     fn scrape(&mut self, t: f64) -> Scrape {
         let now = self.clock(t);
-        let page = TextEncoder::new().encode_to_string(&self.exporter.state.families(now));
+        let missed = [FaultKind::ScrapesFail, FaultKind::TargetGone];
+        let answers = !self.rests(t) && !missed.into_iter().any(|kind| self.fault(kind, t));
+        let families = answers.then(|| self.exporter.state.families(now));
+        let page = families.map(|families| TextEncoder::new().encode_to_string(&families));
         let gpus = self.exporter.state.gpus.data.clone().unwrap_or_default();
         let think = |run: &Run| {
             let job = &run.job;
@@ -327,20 +328,13 @@ impl Site<'_> {
                 still: last.map(|last| now - last),
             }
         };
-        let runs = self
-            .exporter
-            .state
-            .runs
-            .values()
-            .map(|run| (run.name.clone(), think(run)));
+        let runs = self.exporter.state.runs.values();
         Scrape {
             at: t,
             node: self.spec.name.clone(),
-            runs: runs.collect(),
+            runs: runs.map(|run| (run.name.clone(), think(run))).collect(),
             target: !self.fault(FaultKind::TargetGone, t),
-            page: page.ok().filter(|_| {
-                !self.fault(FaultKind::ScrapesFail, t) && !self.fault(FaultKind::TargetGone, t)
-            }),
+            page: page.and_then(Result::ok),
         }
     }
 }

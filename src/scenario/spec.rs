@@ -3,16 +3,15 @@
 //! Times are seconds, or words such as `90s`, `15m`, `1h30m`. A list of spans says what holds from its `at` on, until
 //! the next one begins.
 
+mod check;
+pub mod time;
+
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-
+use crate::config::Alerting;
 use crate::job::cadence::Limits;
-
-/// A length of time, or a time since the beginning, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
-pub struct Time(pub f64);
+use check::{Checked, all_checked, some_checked};
+use time::Time;
 
 /// The file's form.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -26,10 +25,14 @@ pub struct Scenario {
     #[serde(default)]
     pub limits: Limits,
     /// The nodes.
+    #[serde(deserialize_with = "all_checked")]
     pub nodes: Vec<Node>,
     /// For each alert, when it must fire; all others must be silent.
     #[serde(default)]
     pub expect: BTreeMap<String, Vec<Expected>>,
+    /// Which verdict must hold when; at other times, any may.
+    #[serde(default, deserialize_with = "all_checked")]
+    pub verdicts: Vec<Word>,
 }
 
 /// One node with its exporter.
@@ -41,8 +44,10 @@ pub struct Node {
     /// Its boards; none on a node without a driver.
     pub gpus: Option<Gpus>,
     /// Its runs.
+    #[serde(deserialize_with = "all_checked")]
     pub runs: Vec<Run>,
     /// What goes wrong with the exporter or its sources.
+    #[serde(deserialize_with = "all_checked")]
     pub faults: Vec<Fault>,
 }
 
@@ -55,6 +60,12 @@ pub struct Gpus {
     /// Watts.
     #[serde(default = "limit_watts")]
     pub limit_watts: f64,
+    /// Bytes of memory; absent where the driver does not tell.
+    #[serde(default)]
+    pub memory_bytes: Option<f64>,
+    /// They are split into MIG instances.
+    #[serde(default)]
+    pub mig: bool,
     /// What they do.
     pub spans: Vec<GpuSpan>,
 }
@@ -75,6 +86,12 @@ pub struct GpuSpan {
     /// Watts; absent where the driver does not tell.
     #[serde(default)]
     pub watts: Option<f64>,
+    /// Bytes of memory in use; absent where the driver does not tell.
+    #[serde(default)]
+    pub memory_used_bytes: Option<f64>,
+    /// Errors that the driver reports as the span begins.
+    #[serde(default)]
+    pub xids: Vec<u64>,
     /// The driver does not answer for them.
     #[serde(default)]
     pub lost: bool,
@@ -96,11 +113,18 @@ pub struct Run {
     /// Read by this preset, whatever its lines show.
     pub preset: Option<String>,
     /// What its log says; nothing on a node without the run's log.
+    #[serde(deserialize_with = "all_checked")]
     pub log: Vec<LogSpan>,
     /// What its processes do; absent where they are not seen.
+    #[serde(deserialize_with = "some_checked")]
     pub processes: Option<Vec<ProcessSpan>>,
     /// Which validation files it opens; absent where no folder is watched.
+    #[serde(deserialize_with = "some_checked")]
     pub data_files: Option<Vec<FileSpan>>,
+    /// The folder of these files; runs that name the same one share it. Else it has one of its own.
+    pub data_folder: Option<String>,
+    /// How loudly its alerts speak, where that is configured.
+    pub alerting: Option<Alerting>,
     /// How many nodes the run should have, where it is configured.
     pub nodes: Option<u64>,
     /// How many files a whole validation opens, where it is configured.
@@ -113,9 +137,10 @@ pub struct Run {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogSpan {
-    /// When, or from when on.
+    /// When, or from when on. What was written before the scenario begins, at `-2h`, stands there from its start.
     pub at: Time,
-    /// The line, without its end; `{n}` counts from `n` on, `{o}` from 0 on.
+    /// The line, without its end; `{n}` counts from `n` on, `{o}` from 0 on. In double quotes, escapes such as `\r` and
+    /// `\e` stand for their bytes.
     #[serde(default)]
     pub line: Option<String>,
     /// Again each so many seconds; else once.
@@ -136,6 +161,9 @@ pub struct LogSpan {
     /// So many times slower than recorded.
     #[serde(default = "one")]
     pub stretch: f64,
+    /// Instead of a line: the file is moved aside, and a new one begins.
+    #[serde(default)]
+    pub rotated: bool,
 }
 
 const fn one() -> f64 {
@@ -206,6 +234,9 @@ pub struct ProcessSpan {
     /// The recording's last second; absent for its end.
     #[serde(default)]
     pub until: Option<Time>,
+    /// So many times slower than recorded.
+    #[serde(default = "one")]
+    pub stretch: f64,
 }
 
 const fn one_rank() -> u64 {
@@ -219,7 +250,14 @@ pub struct FileSpan {
     /// From here on.
     pub at: Time,
     /// Files for a second, each a new one; 0 for none.
+    #[serde(default)]
     pub rate: f64,
+    /// Instead of a rate: the files of a recorded run, once.
+    #[serde(default)]
+    pub recorded: Option<String>,
+    /// So many times slower than recorded.
+    #[serde(default = "one")]
+    pub stretch: f64,
 }
 
 /// What goes wrong on a node.
@@ -257,6 +295,10 @@ pub enum FaultKind {
     ProcessesUnseen,
     /// The node's clock is ahead by so many seconds.
     ClockSkew,
+    /// The machine sleeps: no process runs, no exporter answers. What logs would have got comes when it wakes.
+    Suspend,
+    /// The exporter is stopped (SIGSTOP) and then goes on; trainings run meanwhile.
+    ExporterPaused,
 }
 
 /// When an alert must fire.
@@ -274,6 +316,28 @@ pub struct Expected {
     /// Of this run only.
     #[serde(default)]
     pub run: Option<String>,
+    /// With this severity.
+    #[serde(default)]
+    pub severity: Option<String>,
+}
+
+/// Which verdict the fleet must give, and when.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Word {
+    /// On this run; absent for every run.
+    #[serde(default)]
+    pub run: Option<String>,
+    /// Not before this.
+    pub from: Time,
+    /// Until this; absent for the end.
+    #[serde(default)]
+    pub until: Option<Time>,
+    /// It may begin so much later.
+    #[serde(default = "slack")]
+    pub slack: Time,
+    /// The word, as in `run:training_verdict:info`.
+    pub word: String,
 }
 
 const fn slack() -> Time {
@@ -281,109 +345,17 @@ const fn slack() -> Time {
 }
 
 impl Scenario {
-    /// Reads a scenario; the error names the line where it can.
+    /// Reads a scenario; an error names line and column, and the way out.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let scenario: Self = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
-        if scenario.duration.0 <= 0.0 {
-            return Err("duration: must be above 0".to_owned());
-        }
-        if scenario.nodes.is_empty() {
-            return Err("nodes: a scenario has at least one node".to_owned());
-        }
-        for node in &scenario.nodes {
-            if node.name.is_empty() {
-                return Err("nodes: every node has a name".to_owned());
-            }
-            for run in &node.runs {
-                if run.run.is_empty() {
-                    return Err(format!(
-                        "node {}: every run has a name, `run: NAME`",
-                        node.name
-                    ));
-                }
-                for span in &run.log {
-                    if span.line.is_some() == span.recorded.is_some() {
-                        return Err(format!(
-                            "run {}: a log entry has either `line` or `recorded`",
-                            run.run
-                        ));
-                    }
-                    if span.every.is_some_and(|every| every.0 <= 0.0) || span.stretch <= 0.0 {
-                        return Err(format!(
-                            "run {}: `every` and `stretch` are above 0",
-                            run.run
-                        ));
-                    }
-                }
-            }
-        }
-        Ok(scenario)
+        serde_yaml::from_str(text)
+            .map(|Checked(scenario)| scenario)
+            .map_err(|e| e.to_string())
     }
-}
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Words;
-        impl Visitor<'_> for Words {
-            type Value = Time;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("seconds, or a time such as 90s, 15m or 1h30m")
-            }
-            fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Time, E> {
-                Ok(Time(seconds))
-            }
-            fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Time, E> {
-                Ok(Time(seconds as f64))
-            }
-            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Time, E> {
-                Ok(Time(seconds as f64))
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
-                time(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
-        }
-        deserializer.deserialize_any(Words)
-    }
-}
-
-/// Reads `1h30m` and the like.
-fn time(text: &str) -> Option<Time> {
-    let mut seconds = 0.0;
-    let mut number = String::new();
-    for c in text.chars() {
-        let unit = match c {
-            '0'..='9' | '.' => {
-                number.push(c);
-                continue;
-            }
-            's' => 1.0,
-            'm' => 60.0,
-            'h' => 3600.0,
-            _ => return None,
-        };
-        seconds += number.parse::<f64>().ok()? * unit;
-        number.clear();
-    }
-    (number.is_empty() && !text.is_empty()).then_some(Time(seconds))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_as_people_write_them() {
-        for (text, seconds) in [
-            ("90s", Some(90.0)),
-            ("1h30m", Some(5400.0)),
-            ("2.5m", Some(150.0)),
-            ("5", None),
-            ("x", None),
-            ("", None),
-        ] {
-            assert_eq!(time(text).map(|time| time.0), seconds, "{text}");
-        }
-    }
 
     #[test]
     fn a_bad_scenario_is_refused_with_its_place() {
@@ -393,5 +365,25 @@ mod tests {
         assert!(
             bad("about: x\nduration: 1m\nnodes: [{nmae: a}]\n").contains("unknown field `nmae`")
         );
+        let run =
+            "about: x\nduration: 1m\nnodes:\n  - name: a\n    runs:\n      - run: r\n        ";
+        for (text, why) in [
+            ("log: [{at: 0s, line: x, recorded: y}]", "line 7"),
+            (
+                "log: [{at: 0s, line: x, recorded: y}]",
+                "one of `line`, `recorded` and `rotated`",
+            ),
+            ("log: [{at: 0s, line: x, every: 0s}]", "`every`"),
+            ("processes: [{at: 1m}, {at: 0s}]", "in order"),
+            ("data_files: [{at: 0s, rate: 1, recorded: x}]", "either"),
+            ("alerting: loud", "expected one of `off`, `warn`, `page`"),
+        ] {
+            let error = bad(&format!("{run}{text}\n"));
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        let word =
+            "about: x\nduration: 1m\nnodes: [{name: a}]\nverdicts: [{from: 0s, word: hanging}]\n";
+        assert!(bad(word).contains("line 4"), "{}", bad(word));
+        assert!(bad(word).contains("no verdict `hanging`"), "{}", bad(word));
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Pure: recorded logs and evidence files come from a `Library`, which whoever runs the scenario brings.
 
-use super::spec::{GpuSpan, LineEnd, LogSpan, Node, ProcessSpan, Run, Time};
-use crate::node::gpu::Gpu;
+use std::collections::BTreeMap;
+
+use super::spec::time::Time;
+use super::spec::{FaultKind, FileSpan, GpuSpan, LineEnd, LogSpan, Node, ProcessSpan, Run};
+use crate::node::gpu::{Gpu, Xid};
 use crate::node::process::{Counters, Seen};
 
 /// Process ids of simulated runs begin here, above all that a Linux kernel gives.
@@ -18,6 +21,17 @@ pub trait Library {
     fn log(&self, name: &str) -> Result<RecordedLog, String>;
     /// Recorded counters of processes.
     fn evidence(&self, name: &str) -> Result<Vec<(f64, Counters)>, String>;
+    /// When a recorded run had opened how many validation files, over all passes.
+    fn files(&self, name: &str) -> Result<Vec<(f64, u64)>, String>;
+}
+
+/// What a log gained.
+#[derive(Clone, Debug)]
+pub enum Append {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// The file was moved aside, and a new one has begun.
+    Rotated,
 }
 
 /// One run of a node, ready to be asked.
@@ -27,16 +41,33 @@ pub struct Played {
     pub spec: Run,
     /// Its process, for the GPUs.
     pid: u32,
-    /// When the log gained which bytes, in order.
-    appends: Vec<(f64, Vec<u8>)>,
+    /// When the log gained what, in order.
+    appends: Vec<(f64, Append)>,
     /// The recorded counters of each span of its processes; empty for rates.
     evidence: Vec<Vec<(f64, Counters)>>,
+    /// The recorded files of each span of its data files; empty for rates.
+    files: Vec<Vec<(f64, u64)>>,
+    /// When its machine sleeps.
+    asleep: Vec<(f64, f64)>,
 }
 
 impl Played {
-    /// Prepares a run that is played for `duration` seconds.
-    pub fn new(spec: &Run, pid: u32, duration: f64, library: &dyn Library) -> Result<Self, String> {
-        let mut appends = Vec::new();
+    /// Prepares a run of `node` that is played for `duration` seconds.
+    pub fn new(
+        spec: &Run,
+        pid: u32,
+        node: &Node,
+        duration: f64,
+        library: &dyn Library,
+    ) -> Result<Self, String> {
+        let asleep = node
+            .faults
+            .iter()
+            .filter(|fault| fault.kind == FaultKind::Suspend);
+        let asleep: Vec<(f64, f64)> = asleep
+            .map(|fault| (fault.at.0, fault.until.map_or(duration, |until| until.0)))
+            .collect();
+        let mut appends: Vec<(f64, Append)> = Vec::new();
         for span in &spec.log {
             match &span.recorded {
                 Some(name) => {
@@ -46,12 +77,21 @@ impl Played {
                         let size = usize::try_from(size)
                             .unwrap_or(usize::MAX)
                             .clamp(taken, log.len());
-                        appends.push((span.at.0 + t * span.stretch, log[taken..size].to_vec()));
+                        let bytes = Append::Bytes(log[taken..size].to_vec());
+                        appends.push((span.at.0 + t * span.stretch, bytes));
                         taken = size;
                     }
                 }
+                None if span.rotated => appends.push((span.at.0, Append::Rotated)),
                 None => appends.extend(lines(span, duration)),
             }
+        }
+        // What would have been written while the machine sleeps is written when it wakes.
+        for (at, _) in &mut appends {
+            let sleeps = asleep
+                .iter()
+                .find(|(from, until)| (*from..*until).contains(at));
+            *at = sleeps.map_or(*at, |(_, until)| *until);
         }
         appends.sort_by(|a, b| a.0.total_cmp(&b.0));
         let evidence = spec
@@ -62,21 +102,43 @@ impl Played {
                 Some(name) => library.evidence(name),
                 None => Ok(Vec::new()),
             });
+        let files = spec.data_files.iter().flatten();
+        let files = files.map(|span| match &span.recorded {
+            Some(name) => library.files(name),
+            None => Ok(Vec::new()),
+        });
         Ok(Self {
             spec: spec.clone(),
             pid,
             appends,
             evidence: evidence.collect::<Result<_, _>>()?,
+            files: files.collect::<Result<_, _>>()?,
+            asleep,
         })
     }
 
-    /// The bytes that its log gained after `from`, up to `until`.
-    pub fn gained(&self, from: f64, until: f64) -> impl Iterator<Item = (f64, &[u8])> {
+    /// What its log gained after `from`, up to `until`.
+    pub fn gained(&self, from: f64, until: f64) -> impl Iterator<Item = (f64, &Append)> {
         let first = self.appends.partition_point(|(at, _)| *at <= from);
         self.appends[first..]
             .iter()
             .take_while(move |(at, _)| *at <= until)
-            .map(|(at, bytes)| (*at, &bytes[..]))
+            .map(|(at, gained)| (*at, gained))
+    }
+
+    /// When its log was last written, at `t`.
+    pub fn written(&self, t: f64) -> Option<f64> {
+        let until = self.appends.partition_point(|(at, _)| *at <= t);
+        self.appends[..until].last().map(|(at, _)| *at)
+    }
+
+    /// Seconds between `from` and `until` in which its machine is awake.
+    fn awake(&self, from: f64, until: f64) -> f64 {
+        let asleep = self
+            .asleep
+            .iter()
+            .map(|(a, b)| (b.min(until) - a.max(from)).max(0.0));
+        (until - from).max(0.0) - asleep.sum::<f64>()
     }
 
     /// Its processes at `t`; nothing where they are not seen.
@@ -100,9 +162,10 @@ impl Played {
             let end = spans.get(i + 1).map_or(t, |next| next.at.0.min(t));
             let recorded = &self.evidence[i];
             if recorded.is_empty() {
-                rates(&mut total, span, end - span.at.0);
+                rates(&mut total, span, self.awake(span.at.0, end));
             } else {
-                replay(&mut total, span, recorded, end - span.at.0);
+                let seconds = self.awake(span.at.0, end) / span.stretch;
+                replay(&mut total, span, recorded, seconds);
             }
         }
         let pids = if total.processes > 0 {
@@ -126,14 +189,29 @@ impl Played {
             .take_while(|(_, span)| span.at.0 <= t)
             .map(|(i, span)| {
                 let end = spans.get(i + 1).map_or(t, |next| next.at.0.min(t));
-                span.rate * (end - span.at.0)
+                opened(span, &self.files[i], self.awake(span.at.0, end))
             });
         Some(opened.sum::<f64>() as u64)
     }
 }
 
-/// The boards of a node at `t`.
-pub fn gpus(node: &Node, runs: &[Played], t: f64) -> Option<Vec<Gpu>> {
+/// Files that are opened within so many seconds of a span.
+fn opened(span: &FileSpan, recorded: &[(f64, u64)], seconds: f64) -> f64 {
+    let seen = recorded.partition_point(|(at, _)| at * span.stretch <= seconds);
+    match recorded[..seen].last() {
+        Some((_, total)) => *total as f64,
+        None => span.rate * seconds,
+    }
+}
+
+/// The boards of a node at `t`, as an exporter that was born at `born` sees them; `clock` is the node's.
+pub fn gpus(
+    node: &Node,
+    runs: &[Played],
+    born: f64,
+    t: f64,
+    clock: impl Fn(f64) -> f64,
+) -> Option<Vec<Gpu>> {
     let boards = node.gpus.as_ref()?;
     let live: Vec<&Played> = runs
         .iter()
@@ -147,6 +225,16 @@ pub fn gpus(node: &Node, runs: &[Played], t: f64) -> Option<Vec<Gpu>> {
             span.at.0 <= t && span.only.as_ref().is_none_or(|only| only.contains(&index))
         };
         let span = boards.spans.iter().rfind(holds);
+        let mut xids = BTreeMap::new();
+        let begun = boards.spans.iter().filter(|span| {
+            let here = span.only.as_ref().is_none_or(|only| only.contains(&index));
+            here && born <= span.at.0 && span.at.0 <= t
+        });
+        for (at, xid) in begun.flat_map(|span| span.xids.iter().map(|xid| (span.at.0, *xid))) {
+            let seen: &mut Xid = xids.entry(xid).or_default();
+            seen.count += 1;
+            seen.last = clock(at);
+        }
         let on_it = |run: &&&Played| {
             run.spec
                 .gpus
@@ -157,7 +245,11 @@ pub fn gpus(node: &Node, runs: &[Played], t: f64) -> Option<Vec<Gpu>> {
             index,
             uuid: format!("GPU-{}-{index}", node.name),
             up: span.is_none_or(|span| !span.lost),
+            mig_mode: if boards.mig { "enabled" } else { "disabled" }.to_owned(),
             util: span.and_then(|span| span.util),
+            memory_used_bytes: span.and_then(|span| span.memory_used_bytes),
+            memory_capacity_bytes: boards.memory_bytes,
+            xids,
             power_watts: span.and_then(|span| span.watts),
             power_limit_watts: Some(boards.limit_watts),
             pids: Some(live.iter().filter(on_it).map(|run| run.pid).collect()),
@@ -168,7 +260,7 @@ pub fn gpus(node: &Node, runs: &[Played], t: f64) -> Option<Vec<Gpu>> {
 }
 
 /// When the log gains the lines of a span.
-fn lines(span: &LogSpan, duration: f64) -> Vec<(f64, Vec<u8>)> {
+fn lines(span: &LogSpan, duration: f64) -> Vec<(f64, Append)> {
     let line = span.line.as_deref().unwrap_or_default();
     let until = span.until.map_or(duration, |Time(until)| until);
     let mut all = Vec::new();
@@ -185,7 +277,7 @@ fn lines(span: &LogSpan, duration: f64) -> Vec<(f64, Vec<u8>)> {
             LineEnd::Return => "\r",
             LineEnd::Nothing => "",
         });
-        all.push((at, text.into_bytes()));
+        all.push((at, Append::Bytes(text.into_bytes())));
     }
     all
 }

@@ -41,14 +41,10 @@ pub(super) fn unexpected(scenario: &Scenario, evaluated: &Evaluated) -> Vec<Stri
                 .flat_map(|(_, times)| times.iter().map(|&t| t as u64))
                 .collect();
             let until = span.until.map_or(scenario.duration.0, |until| until.0);
-            let must = (0..=scenario.duration.0 as u64).step_by(SCRAPE as usize);
-            let mut must =
-                must.filter(|&t| t as f64 >= span.from.0 + span.slack.0 && (t as f64) < until);
-            if let Some(t) = must.find(|t| !fired.contains(t)) {
-                differences.push(format!(
-                    "{}: {name} should fire, and does not",
-                    clock(t as f64)
-                ));
+            let mut must = evaluations(scenario.duration.0)
+                .filter(|&t| t >= span.from.0 + span.slack.0 && t < until);
+            if let Some(t) = must.find(|&t| !fired.contains(&(t as u64))) {
+                differences.push(format!("{}: {name} should fire, and does not", clock(t)));
             }
         }
     }
@@ -56,7 +52,48 @@ pub(super) fn unexpected(scenario: &Scenario, evaluated: &Evaluated) -> Vec<Stri
 }
 
 fn concerns(span: &Expected, alert: &Alert) -> bool {
+    let severity = span.severity.as_ref();
     span.run.as_ref().is_none_or(|run| *run == alert.run)
+        && severity.is_none_or(|severity| *severity == alert.severity)
+}
+
+/// Where a verdict is not the one that must hold.
+pub(super) fn other_words(scenario: &Scenario, evaluated: &Evaluated) -> Vec<String> {
+    let mut differences = Vec::new();
+    for expected in &scenario.verdicts {
+        let whose = |run: &&String| expected.run.as_ref().is_none_or(|named| named == *run);
+        let mut runs: Vec<&String> = evaluated.verdicts.keys().filter(whose).collect();
+        // A run of which nothing was ever said.
+        runs.extend(expected.run.as_ref().filter(|_| runs.is_empty()));
+        let must = |t: &f64| {
+            let until = expected.until.map_or(f64::INFINITY, |until| until.0);
+            expected.from.0 + expected.slack.0 <= *t && *t < until
+        };
+        for run in runs {
+            let said = |t: f64| {
+                let said = evaluated.verdicts.get(run)?.get(&(t as u64))?;
+                Some(said.as_str())
+            };
+            let said = |t: f64| said(t).unwrap_or("nothing");
+            let mut times = evaluations(scenario.duration.0).filter(must);
+            if let Some(t) = times.find(|&t| said(t) != expected.word) {
+                differences.push(format!(
+                    "{}: {run} should be {}, and is {}",
+                    clock(t),
+                    expected.word,
+                    said(t)
+                ));
+            }
+        }
+    }
+    differences
+}
+
+/// When rules are evaluated in a scenario of so many seconds.
+fn evaluations(seconds: f64) -> impl Iterator<Item = f64> {
+    (0..=seconds as u64)
+        .step_by(SCRAPE as usize)
+        .map(|t| t as f64)
 }
 
 fn covers(span: &Expected, t: f64, end: f64) -> bool {

@@ -8,11 +8,11 @@ use std::sync::mpsc::sync_channel;
 
 use anyhow::{Context, Result, anyhow};
 
-use super::expect::{disagreement, unexpected};
+use super::expect::{disagreement, other_words, unexpected};
 use super::promtool::{Evaluated, Rules};
 use super::series::concerns_the_fleet;
 use crate::node::process::Counters;
-use crate::scenario::recording::{evidence, timeline};
+use crate::scenario::recording::{Files, evidence, files, timeline};
 use crate::scenario::simulate::{Scrape, simulate};
 use crate::scenario::spec::Scenario;
 use crate::scenario::world::{Library, RecordedLog};
@@ -63,6 +63,26 @@ impl Library for Folders {
             .ok_or_else(|| format!("no recorded evidence `{name}` under {}", self.0.display()))?;
         let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         evidence(&text).map_err(|e| format!("{}:{e}", file.display()))
+    }
+
+    fn files(&self, name: &str) -> Result<Vec<(f64, u64)>, String> {
+        let known =
+            ["joint", "recordings"].map(|folder| self.0.join(folder).join(name).join("files.tsv"));
+        let file = known.into_iter().find(|file| file.is_file());
+        let file = file
+            .ok_or_else(|| format!("no recorded files of `{name}` under {}", self.0.display()))?;
+        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let passes = files(&text).map_err(|e| format!("{}:{e}", file.display()))?;
+        // A pass counts from 0 on.
+        let (mut before, mut now) = (0, Files::default());
+        let totals = passes.into_iter().map(|(at, files)| {
+            if files.pass != now.pass {
+                before += now.opened;
+            }
+            now = files;
+            (at, before + files.opened)
+        });
+        Ok(totals.collect())
     }
 }
 
@@ -135,11 +155,13 @@ fn together(
         .collect();
     let mut outcome = |(scenario, scrapes): Played| {
         let evaluated = evaluated.next().context("not evaluated")??;
+        rules.know(scenario.expect.keys())?;
         let others = others
             .iter_mut()
             .map(|other| other.next().context("not evaluated")?);
         let others = others.collect::<Result<_>>()?;
         let mut differences = unexpected(&scenario, &evaluated);
+        differences.extend(other_words(&scenario, &evaluated));
         differences.extend(disagreement(&scrapes, &evaluated));
         Ok(Outcome {
             scenario,

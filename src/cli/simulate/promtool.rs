@@ -48,6 +48,7 @@ pub struct Rules {
     groups: Vec<String>,
     /// The metrics that they name.
     wanted: BTreeSet<String>,
+    alerts: BTreeSet<String>,
 }
 
 impl Rules {
@@ -70,6 +71,7 @@ impl Rules {
             files: Vec::new(),
             groups: Vec::new(),
             wanted: BTreeSet::new(),
+            alerts: BTreeSet::new(),
         };
         let recording = |file: &&PathBuf| {
             file.file_name()
@@ -105,6 +107,8 @@ impl Rules {
                 let expr = rule.get("expr").and_then(Value::as_str).unwrap_or_default();
                 self.wanted
                     .extend(METRIC.find_iter(expr).map(|name| name.as_str().to_owned()));
+                let alert = rule.get("alert").and_then(Value::as_str);
+                self.alerts.extend(alert.map(str::to_owned));
                 rule.as_mapping_mut()
                     .and_then(|rule| rule.remove("annotations"));
             }
@@ -116,6 +120,17 @@ impl Rules {
         std::fs::write(&copy, serde_yaml::to_string(&rules)?)?;
         self.files.push(copy);
         Ok(())
+    }
+
+    /// Fails if an alert that is expected is in none of the files.
+    pub fn know<'a>(&self, mut expected: impl Iterator<Item = &'a String>) -> Result<()> {
+        match expected.find(|alert| !self.alerts.contains(*alert)) {
+            Some(alert) => bail!(
+                "expect: no alert `{alert}` in the rules; known are {}",
+                self.alerts.iter().cloned().collect::<Vec<_>>().join(", ")
+            ),
+            None => Ok(()),
+        }
     }
 
     /// Lets promtool evaluate the rules over scenarios that share a world.

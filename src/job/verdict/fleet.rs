@@ -3,7 +3,7 @@
 //! The newest progress or work of any node counts, and the most patient ceiling. What one node knows the run knows; what
 //! is stopped or gone on one node while others live is lost.
 
-use super::{Facts, GpuCount, Silence};
+use super::{Facts, GpuCount, Silence, Verdict};
 use crate::job::Phase;
 use crate::job::observation::Ended;
 
@@ -27,6 +27,16 @@ const REASONS: [Ended; 7] = [
     Ended::Killed,
     Ended::Vanished,
 ];
+
+/// The first row of the table, which no node alone can tell: fewer nodes report than the run has.
+pub const NODE_MISSING: &str = "node_missing";
+
+/// Every word of `run:training_verdict:info`.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    [NODE_MISSING]
+        .into_iter()
+        .chain(Verdict::ALL.map(Verdict::name))
+}
 
 impl Facts {
     /// What is true of a run as a whole; absent without any node.
@@ -104,7 +114,7 @@ impl GpuCount {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Verdict, judge};
+    use super::super::judge;
     use super::*;
 
     /// A node with the run's log, in training; its ranks worked `worked` seconds ago.
