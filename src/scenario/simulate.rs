@@ -95,8 +95,11 @@ struct Folder<'a> {
 }
 
 /// Plays a scenario and returns what each scrape gave, in order.
-pub fn simulate(scenario: &Scenario, library: &dyn Library) -> Result<Vec<Scrape>, String> {
-    let presets = Presets::built_in();
+pub fn simulate(
+    scenario: &Scenario,
+    library: &dyn Library,
+    presets: &Presets,
+) -> Result<Vec<Scrape>, String> {
     let mut sites = Vec::new();
     for spec in &scenario.nodes {
         let mut runs = Vec::new();
@@ -106,7 +109,7 @@ pub fn simulate(scenario: &Scenario, library: &dyn Library) -> Result<Vec<Scrape
         let mut site = Site {
             spec,
             runs,
-            presets: &presets,
+            presets,
             limits: &scenario.limits,
             exporter: Exporter::new(0, 0.0),
         };

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use super::expect::{disagreement, other_words, unexpected};
 use super::promtool::{Evaluated, Rules};
 use super::series::concerns_the_fleet;
+use crate::log::reader::Presets;
 use crate::node::process::Counters;
 use crate::scenario::recording::{Files, evidence, files, timeline};
 use crate::scenario::simulate::{Scrape, simulate};
@@ -18,7 +19,7 @@ use crate::scenario::spec::Scenario;
 use crate::scenario::world::{Library, RecordedLog};
 
 /// So many scenarios share a world.
-const TOGETHER: usize = 12;
+const TOGETHER: usize = 16;
 
 /// A scenario that was played, and what came of it.
 #[derive(Debug)]
@@ -94,20 +95,21 @@ pub fn play(
     recordings: Option<&Path>,
     mut done: impl FnMut(&Path, Result<Outcome>) -> Result<()>,
 ) -> Result<()> {
+    let presets = Presets::built_in();
     let groups: Vec<&[PathBuf]> = files.chunks(TOGETHER).collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let (told, hear) = sync_channel(cores);
     std::thread::scope(|scope| {
         for _ in 0..cores.min(groups.len()) {
-            let (told, groups, next) = (told.clone(), &groups, &next);
+            let (told, groups, next, presets) = (told.clone(), &groups, &next, &presets);
             scope.spawn(move || {
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     let Some(group) = groups.get(n) else { return };
                     // Nobody hears any more once something was wrong.
                     if told
-                        .send((n, together(group, rules, others, recordings)))
+                        .send((n, together(group, rules, others, recordings, presets)))
                         .is_err()
                     {
                         return;
@@ -138,10 +140,11 @@ fn together(
     rules: &Rules,
     others: &[Rules],
     recordings: Option<&Path>,
+    presets: &Presets,
 ) -> Vec<Result<Outcome>> {
     let played: Vec<Result<Played>> = files
         .iter()
-        .map(|file| simulated(file, recordings))
+        .map(|file| simulated(file, recordings, presets))
         .collect();
     let worlds: Vec<&[Scrape]> = played
         .iter()
@@ -184,7 +187,7 @@ fn together(
 type Played = (Scenario, Vec<Scrape>);
 
 /// Plays one scenario file, before any rule.
-fn simulated(file: &Path, recordings: Option<&Path>) -> Result<Played> {
+fn simulated(file: &Path, recordings: Option<&Path>, presets: &Presets) -> Result<Played> {
     let text = fs::read_to_string(file).context("cannot read it")?;
     let scenario = Scenario::parse(&text).map_err(|e| anyhow!(e))?;
     let near = file
@@ -192,7 +195,7 @@ fn simulated(file: &Path, recordings: Option<&Path>) -> Result<Played> {
         .skip(1)
         .find(|folder| folder.join("logs").is_dir());
     let library = Folders(recordings.or(near).unwrap_or(Path::new(".")).to_owned());
-    let scrapes = simulate(&scenario, &library).map_err(|e| anyhow!(e))?;
+    let scrapes = simulate(&scenario, &library, presets).map_err(|e| anyhow!(e))?;
     Ok((scenario, scrapes))
 }
 

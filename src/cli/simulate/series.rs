@@ -47,11 +47,11 @@ pub(super) fn input<S: AsRef<[Scrape]>>(worlds: &[S], wanted: &BTreeSet<String>)
     for (number, scrapes) in worlds.iter().enumerate() {
         let scrapes = scrapes.as_ref();
         let last = scrapes.last().map_or(0, |scrape| step(scrape.at));
-        for (series, values) in columns(number, scrapes, wanted) {
+        for ((node, series), values) in columns(scrapes, wanted) {
             let _ = writeln!(
                 text,
                 "      - {{series: '{}', values: '{}'}}",
-                series.replace('\'', "''"),
+                marked(number, node, series).replace('\'', "''"),
                 run_lengths(&values, last)
             );
         }
@@ -59,78 +59,82 @@ pub(super) fn input<S: AsRef<[Scrape]>>(worlds: &[S], wanted: &BTreeSet<String>)
     text
 }
 
-/// The values of each series, by evaluation.
+/// When a series had which value, in order.
+type Values<'a> = Vec<(usize, &'a str)>;
+
+/// The values of each series of each node.
 fn columns<'a>(
-    number: usize,
     scrapes: &'a [Scrape],
     wanted: &BTreeSet<String>,
-) -> BTreeMap<String, BTreeMap<usize, &'a str>> {
-    let mut columns: BTreeMap<String, BTreeMap<usize, &str>> = BTreeMap::new();
+) -> BTreeMap<(&'a str, &'a str), Values<'a>> {
+    let mut columns: BTreeMap<(&str, &str), Values<'_>> = BTreeMap::new();
     for scrape in scrapes {
-        let target = format!(
-            "instance=\"{number}{MARK}{}\",job=\"training\"",
-            scrape.node
-        );
-        let mut add = |series: String, value| {
-            columns
-                .entry(series)
-                .or_default()
-                .insert(step(scrape.at), value);
+        let mut add = |series, value| {
+            let values = columns.entry((scrape.node.as_str(), series)).or_default();
+            values.push((step(scrape.at), value));
         };
         if scrape.target {
-            let up = if scrape.page.is_some() { "1" } else { "0" };
-            add(format!("up{{{target}}}"), up);
+            add("up", if scrape.page.is_some() { "1" } else { "0" });
         }
         for line in scrape.page.iter().flat_map(|page| page.lines()) {
             let name = line.split(['{', ' ']).next().unwrap_or_default();
-            let Some((series, value)) = line.rsplit_once(' ').filter(|_| wanted.contains(name))
-            else {
-                continue;
-            };
-            add(
-                match series.split_once('{') {
-                    Some((_, labels)) => format!("{name}{{{target},{}", marked(number, labels)),
-                    None => format!("{name}{{{target}}}"),
-                },
-                value,
-            );
+            if wanted.contains(name)
+                && let Some((series, value)) = line.rsplit_once(' ')
+            {
+                add(series, value);
+            }
         }
     }
     columns
 }
 
-/// The labels of a series, with the run's name marked: the label `run` comes first where a series has it.
-fn marked(number: usize, labels: &str) -> String {
+/// A series as Prometheus stores it, with node and run marked: the label `run` comes first where a series has it.
+fn marked(number: usize, node: &str, series: &str) -> String {
+    let target = format!("instance=\"{number}{MARK}{node}\",job=\"training\"");
+    let Some((name, labels)) = series.split_once('{') else {
+        return format!("{series}{{{target}}}");
+    };
     match labels.strip_prefix("run=\"") {
-        Some(rest) => format!("run=\"{number}{MARK}{rest}"),
-        None => labels.to_owned(),
+        Some(rest) => format!("{name}{{{target},run=\"{number}{MARK}{rest}"),
+        None => format!("{name}{{{target},{labels}"),
     }
 }
 
 /// The values of a series, with repeats as promtool writes them; one that is gone is stale, once, as a scrape marks it.
-fn run_lengths(values: &BTreeMap<usize, &str>, last: usize) -> String {
+fn run_lengths(values: &[(usize, &str)], last: usize) -> String {
     let mut text = String::new();
-    let mut n = 0;
-    let mut present = false;
-    while n <= last {
-        let now = values.get(&n).copied();
-        let same = (n..=last)
-            .take_while(|next| values.get(next).copied() == now)
-            .count();
-        let _ = match now {
-            Some(number) => write!(text, "{number}x{} ", same - 1),
-            None if present && same > 1 => write!(text, "stale _x{} ", same - 1),
-            None if present => write!(text, "stale "),
-            None => write!(text, "_x{same} "),
-        };
-        present = now.is_some();
-        n += same;
+    // The evaluation that comes next, and how often the value before it stands already.
+    let (mut next, mut run) = (0, None::<(&str, usize)>);
+    let end = |text: &mut String, run: Option<(&str, usize)>| {
+        if let Some((value, times)) = run {
+            let _ = write!(text, "{value}x{} ", times - 1);
+        }
+    };
+    for &(at, value) in values {
+        let gap = at - next;
+        if gap == 0 && run.is_some_and(|(before, _)| before == value) {
+            run = run.map(|(value, times)| (value, times + 1));
+        } else {
+            end(&mut text, run);
+            if gap > 0 {
+                text += &absent(gap, run.is_some());
+            }
+            run = Some((value, 1));
+        }
+        next = at + 1;
     }
+    end(&mut text, run);
     // A world that goes on after its scenario has nothing of it any more.
-    if present {
-        text.push_str("stale");
+    text + absent(last + 2 - next, run.is_some()).trim_end()
+}
+
+/// So many evaluations without a value, after one with it or not.
+fn absent(times: usize, after: bool) -> String {
+    match (after, times) {
+        (true, 1) => "stale ".to_owned(),
+        (true, _) => format!("stale _x{} ", times - 1),
+        (false, _) => format!("_x{times} "),
     }
-    text
 }
 
 #[cfg(test)]
@@ -139,10 +143,14 @@ mod tests {
 
     #[test]
     fn a_series_that_is_gone_is_marked_once() {
-        let values = BTreeMap::from([(1, "5"), (2, "5"), (4, "6"), (7, "1")]);
+        let values = [(1, "5"), (2, "5"), (4, "6"), (7, "1")];
         assert_eq!(
             run_lengths(&values, 7),
             "_x1 5x1 stale 6x0 stale _x1 1x0 stale"
+        );
+        assert_eq!(
+            run_lengths(&values, 9),
+            "_x1 5x1 stale 6x0 stale _x1 1x0 stale _x2"
         );
     }
 
@@ -158,8 +166,11 @@ mod tests {
         };
         let wanted = BTreeSet::from(["training_step".to_owned()]);
         let scrapes = [scrape];
-        let columns = columns(3, &scrapes, &wanted);
-        let series: Vec<&String> = columns.keys().collect();
+        let columns = columns(&scrapes, &wanted);
+        let series: Vec<String> = columns
+            .keys()
+            .map(|(node, series)| marked(3, node, series))
+            .collect();
         assert_eq!(
             series,
             [
