@@ -3,6 +3,7 @@
 mod expect;
 pub mod play;
 pub mod promtool;
+mod recorded;
 mod series;
 pub mod summary;
 
@@ -26,8 +27,8 @@ pub struct Args {
     /// The folder of the alert rules.
     #[arg(long, value_name = "DIR", default_value = "alerts")]
     rules: PathBuf,
-    /// Where recorded logs and evidence are: folders `logs`, `joint`, `recordings` and `evidence` in it. Default: the
-    /// nearest folder above the scenario that has `logs`.
+    /// Where recorded logs, evidence and files are: folders `logs`, `joint`, `recordings` and `evidence` in it. Looked
+    /// for first in the nearest folder above the scenario that has `logs`.
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
     /// Tell of each scenario only whether its expectations were met.
@@ -61,7 +62,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         &others,
         args.recordings.as_deref(),
         |file, outcome| {
-            let outcome = outcome?;
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(e) => {
+                    unmet += 1;
+                    return Ok(writeln!(
+                        out,
+                        "{}: CANNOT BE PLAYED: {e:#}",
+                        file.display()
+                    )?);
+                }
+            };
             let verdict = if outcome.differences.is_empty() {
                 "as expected"
             } else {

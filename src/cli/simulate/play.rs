@@ -10,13 +10,11 @@ use anyhow::{Context, Result, anyhow};
 
 use super::expect::{disagreement, other_words, unexpected};
 use super::promtool::{Evaluated, Rules};
+use super::recorded::Folders;
 use super::series::concerns_the_fleet;
 use crate::log::reader::Presets;
-use crate::node::process::Counters;
-use crate::scenario::recording::{Files, evidence, files, timeline};
 use crate::scenario::simulate::{Scrape, simulate};
 use crate::scenario::spec::Scenario;
-use crate::scenario::world::{Library, RecordedLog};
 
 /// So many scenarios share a world.
 const TOGETHER: usize = 16;
@@ -34,57 +32,6 @@ pub struct Outcome {
     pub scrapes: Vec<Scrape>,
     /// What the other ways' rules made of it.
     pub others: Vec<Evaluated>,
-}
-
-/// Recorded material in folders.
-struct Folders(PathBuf);
-
-impl Library for Folders {
-    fn log(&self, name: &str) -> Result<RecordedLog, String> {
-        let case = ["logs", "joint", "recordings"].map(|folder| self.0.join(folder).join(name));
-        let case = case.into_iter().find(|case| case.is_dir());
-        let case =
-            case.ok_or_else(|| format!("no recorded log `{name}` under {}", self.0.display()))?;
-        let text = |file: &str| {
-            fs::read(case.join(file)).map_err(|e| format!("{}: {e}", case.join(file).display()))
-        };
-        let times = timeline(&String::from_utf8_lossy(&text("timeline.tsv")?))
-            .map_err(|e| format!("{}/timeline.tsv:{e}", case.display()))?;
-        Ok((text("train.log")?, times))
-    }
-
-    fn evidence(&self, name: &str) -> Result<Vec<(f64, Counters)>, String> {
-        let files = [
-            self.0.join("evidence").join(format!("{name}.csv")),
-            self.0.join("joint").join(name).join("evidence.csv"),
-            self.0.join("recordings").join(name).join("evidence.csv"),
-        ];
-        let file = files.into_iter().find(|file| file.is_file());
-        let file = file
-            .ok_or_else(|| format!("no recorded evidence `{name}` under {}", self.0.display()))?;
-        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        evidence(&text).map_err(|e| format!("{}:{e}", file.display()))
-    }
-
-    fn files(&self, name: &str) -> Result<Vec<(f64, u64)>, String> {
-        let known =
-            ["joint", "recordings"].map(|folder| self.0.join(folder).join(name).join("files.tsv"));
-        let file = known.into_iter().find(|file| file.is_file());
-        let file = file
-            .ok_or_else(|| format!("no recorded files of `{name}` under {}", self.0.display()))?;
-        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let passes = files(&text).map_err(|e| format!("{}:{e}", file.display()))?;
-        // A pass counts from 0 on.
-        let (mut before, mut now) = (0, Files::default());
-        let totals = passes.into_iter().map(|(at, files)| {
-            if files.pass != now.pass {
-                before += now.opened;
-            }
-            now = files;
-            (at, before + files.opened)
-        });
-        Ok(totals.collect())
-    }
 }
 
 /// Plays scenario files, several at once; `done` hears of each in the order of the files.
@@ -174,13 +121,9 @@ fn together(
             others,
         })
     };
-    let named = played.into_iter().zip(files);
-    named
-        .map(|(played, file)| {
-            played
-                .and_then(&mut outcome)
-                .with_context(|| file.display().to_string())
-        })
+    played
+        .into_iter()
+        .map(|played| played.and_then(&mut outcome))
         .collect()
 }
 
@@ -190,12 +133,10 @@ type Played = (Scenario, Vec<Scrape>);
 fn simulated(file: &Path, recordings: Option<&Path>, presets: &Presets) -> Result<Played> {
     let text = fs::read_to_string(file).context("cannot read it")?;
     let scenario = Scenario::parse(&text).map_err(|e| anyhow!(e))?;
-    let near = file
-        .ancestors()
-        .skip(1)
-        .find(|folder| folder.join("logs").is_dir());
-    let library = Folders(recordings.or(near).unwrap_or(Path::new(".")).to_owned());
-    let scrapes = simulate(&scenario, &library, presets).map_err(|e| anyhow!(e))?;
+    let near = file.ancestors().skip(1);
+    let near = near.filter(|folder| folder.join("logs").is_dir()).take(1);
+    let folders = Folders(near.chain(recordings).map(Path::to_owned).collect());
+    let scrapes = simulate(&scenario, &folders, presets).map_err(|e| anyhow!(e))?;
     Ok((scenario, scrapes))
 }
 

@@ -19,7 +19,7 @@ use super::series::{input, step, unmarked};
 use crate::scenario::simulate::{SCRAPE, Scrape};
 
 /// What the rules made of a scenario. Times are the evaluations', in seconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluated {
     /// When each alert fired, for each of its sets of labels.
     pub alerts: BTreeMap<Alert, Vec<f64>>,
@@ -135,6 +135,9 @@ impl Rules {
 
     /// Lets promtool evaluate the rules over scenarios that share a world.
     pub fn evaluate<S: AsRef<[Scrape]>>(&self, worlds: &[S]) -> Result<Vec<Evaluated>> {
+        if worlds.is_empty() {
+            return Ok(Vec::new());
+        }
         let file = tempfile::Builder::new()
             .suffix(".test.yml")
             .tempfile_in(self.folder.path())?;
