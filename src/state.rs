@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::Alerting;
 use crate::job::cadence::Limits;
 use crate::job::clock::larger;
-use crate::job::verdict::{Facts, GpuCount, Silence, Verdict, judge};
+use crate::job::verdict::{Facts, GpuCount, Silence};
 use crate::job::{Job, Phase, Unix};
 use crate::log::blocks::Blocks;
 use crate::node::data::Opened;
@@ -214,11 +214,6 @@ impl Run {
             gpus: self.count(gpus),
             endurance: job.endurance().unwrap_or_default(),
         }
-    }
-
-    /// The node's verdict at `now`.
-    pub fn verdict(&self, gpus: &[Gpu], now: Unix) -> Verdict {
-        judge(&self.facts(gpus, now))
     }
 
     /// The run's GPUs among those of the node.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::job::observation::Observation;
+use crate::job::verdict::{Verdict, judge};
 use crate::node::process::{Counters, Seen, Watcher};
 
 /// A run in training, whose process `pid` lives and works at `now`.
@@ -127,7 +128,7 @@ fn nobody_there_tells_something_only_if_somebody_was() {
 fn history_alone_is_not_judged() {
     let mut dead = run("a", 1, 100.0);
     dead.processes = None;
-    assert_eq!(dead.verdict(&[], 9000.0), Verdict::NotJudged);
+    assert_eq!(judge(&dead.facts(&[], 9000.0)), Verdict::NotJudged);
     dead.alive = true;
-    assert_eq!(dead.verdict(&[], 9000.0), Verdict::Hung);
+    assert_eq!(judge(&dead.facts(&[], 9000.0)), Verdict::Hung);
 }
