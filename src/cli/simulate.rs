@@ -127,15 +127,18 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 fn story(outcome: &Outcome, out: &mut dyn Write) -> Result<()> {
     let mut events: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for (run, verdicts) in &outcome.evaluated.verdicts {
-        let mut before = "";
-        for (t, verdict) in verdicts {
-            if verdict != before {
-                events
-                    .entry(*t)
-                    .or_default()
-                    .push(format!("{run}: {verdict}"));
-                before = verdict;
+        let mut before: Option<(u64, &str)> = None;
+        for (&t, verdict) in verdicts {
+            let gap = before.filter(|(last, _)| t - last > SCRAPE as u64);
+            if let Some((last, _)) = gap {
+                let from = events.entry(last + SCRAPE as u64).or_default();
+                from.push(format!("{run}: nothing is known"));
             }
+            if gap.is_some() || before.is_none_or(|(_, word)| word != verdict) {
+                let now = events.entry(t).or_default();
+                now.push(format!("{run}: {verdict}"));
+            }
+            before = Some((t, verdict));
         }
     }
     for (alert, times) in &outcome.evaluated.alerts {
