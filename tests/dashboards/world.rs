@@ -10,6 +10,7 @@ use prometheus::TextEncoder;
 use regex::Regex;
 use serde_yaml::Value;
 use training_exporter::job::cadence::Limits;
+use training_exporter::log::reader::Presets;
 use training_exporter::node::gpu::{Gpu, Xid};
 use training_exporter::node::process::Counters;
 use training_exporter::scenario::simulate::{SCRAPE, Scrape, simulate};
@@ -32,6 +33,10 @@ impl Library for NoRecordings {
     fn evidence(&self, name: &str) -> Result<Vec<(f64, Counters)>, String> {
         Err(name.to_owned())
     }
+
+    fn files(&self, name: &str) -> Result<Vec<(f64, u64)>, String> {
+        Err(name.to_owned())
+    }
 }
 
 /// Prometheus after that night.
@@ -39,7 +44,7 @@ pub(crate) fn night() -> Prometheus {
     let text = fs::read_to_string(NIGHT).expect("the night");
     let scenario = Scenario::parse(&text).unwrap_or_else(|e| panic!("{NIGHT}: {e}"));
     let end = scenario.duration.0;
-    let mut scrapes = simulate(&scenario, &NoRecordings).expect("played");
+    let mut scrapes = simulate(&scenario, &NoRecordings, &Presets::built_in()).expect("played");
     scrapes.extend((0..=(end / SCRAPE) as u64).map(|n| board_node(n as f64 * SCRAPE)));
     scrapes.sort_by(|a, b| a.at.total_cmp(&b.at));
     let prometheus = Prometheus::start();

@@ -71,6 +71,7 @@ impl Facts {
                 .find(|reason| nodes.iter().any(|node| node.ended == Some(*reason))),
             processes: processes.reduce(|a, b| a + b),
             stopped: nodes.iter().filter(lost).count() as u64,
+            gone: nodes.iter().map(|node| node.gone).sum(),
             enrolled: any(|node| node.enrolled),
             log_up: any(|node| node.log_up),
             suspended: seen.peek().is_some() && seen.all(|node| node.suspended),
@@ -87,7 +88,6 @@ impl Facts {
             gpus: nodes
                 .iter()
                 .fold(GpuCount::default(), |sum, node| sum.with(node.gpus)),
-            patience: most(|node| node.patience),
             endurance: most(|node| node.endurance),
         })
     }
@@ -125,6 +125,7 @@ mod tests {
             ended: None,
             processes: Some(4),
             stopped: 0,
+            gone: 0,
             enrolled: phase != Phase::Unknown,
             log_up: phase != Phase::Unknown,
             suspended: false,
@@ -135,7 +136,6 @@ mod tests {
             busy: false,
             unseen: false,
             gpus: GpuCount::default(),
-            patience: 3600.0,
             endurance: 0.0,
         }
     }
