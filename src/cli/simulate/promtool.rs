@@ -147,7 +147,7 @@ impl Rules {
             .args(["test", "rules"])
             .arg(file.path())
             // Its garbage is collected less often: a fifth of its time.
-            .env("GOGC", "400")
+            .env("GOGC", "800")
             .output()
             .context(
                 "promtool cannot be started; it is part of Prometheus (tests/run.sh brings it)",
