@@ -266,19 +266,19 @@ impl Job {
     }
 
     /// Time went by. While `suspended`, nothing could move, and the clocks stand. So they do over a jump: nobody looked
-    /// (the machine was suspended, the exporter stopped), or the clock was set.
-    pub fn tick(&mut self, now: Unix, suspended: bool) {
+    /// (the machine was suspended, the exporter stopped), or the clock was set; then this tells so.
+    pub fn tick(&mut self, now: Unix, suspended: bool) -> bool {
         self.count(now);
-        let Some(passed) = self.ticked.replace(now).map(|since| now - since) else {
-            return;
-        };
-        if suspended || !(0.0..=JUMP).contains(&passed) {
+        let passed = self.ticked.replace(now).map_or(0.0, |since| now - since);
+        let jumped = !(0.0..=JUMP).contains(&passed);
+        if suspended || jumped {
             self.progress.halt(passed);
             self.work.halt(passed);
             self.checkpoint.halt(passed);
             self.last_gpu_work = self.last_gpu_work.map(|last| last + passed);
         }
         self.fall_if_late(now);
+        jumped
     }
 
     /// The log could not be read for a while.

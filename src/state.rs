@@ -334,7 +334,9 @@ impl State {
         self.files_at_work = Some(now);
         for run in self.runs.values_mut() {
             let suspended = run.processes.as_ref().is_some_and(Witnessed::suspended);
-            run.job.tick(now, suspended);
+            if run.job.tick(now, suspended) {
+                run.log.blocks = Blocks::default();
+            }
             run.log.stalled = false;
             run.remember_phase(now);
         }

@@ -173,11 +173,31 @@ fn names_and_labels_are_kept() {
     );
 }
 
+/// The README has the reference as the program prints it. `UPDATE_GOLDEN=1` writes it anew.
+#[test]
+fn the_readme_has_the_reference() {
+    const BEGIN: &str = "<!-- metrics -->\n";
+    const END: &str = "<!-- end of metrics -->";
+    let readme = fs::read_to_string("README.md").expect("the README");
+    let (before, rest) = readme.split_once(BEGIN).expect("where it begins");
+    let (written, after) = rest.split_once(END).expect("where it ends");
+    let now = run(&["metrics"]).stdout;
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let anew = format!("{before}{BEGIN}{now}{END}{after}");
+        fs::write("README.md", anew).expect("written");
+    } else {
+        assert_eq!(written, now, "UPDATE_GOLDEN=1 cargo test --test cli");
+    }
+}
+
 #[test]
 fn help_names_every_command() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in ["serve", "demo", "replay", "simulate", "check", "metrics"] {
+    let commands = [
+        "serve", "demo", "replay", "explain", "simulate", "diagnose", "check", "metrics",
+    ];
+    for command in commands {
         let listed = help
             .stdout
             .lines()

@@ -144,7 +144,7 @@ impl Log {
         run.log.last_write = self.follower.modified();
         run.log.up = error.is_none() && self.follower.is_open();
         if error.is_some() {
-            run.job.blinded();
+            run.blinded();
         }
         run.log.error = error.map(|e| format!("{}: {e}", self.follower.path().display()));
     }

@@ -243,7 +243,7 @@ impl Site<'_> {
         };
         run.log.up = readable && !played.spec.log.is_empty();
         if !run.log.up {
-            run.job.blinded();
+            run.blinded();
             return;
         }
         let mut newest = None;

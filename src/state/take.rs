@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::{Run, State};
 use crate::job::{Phase, Unix};
+use crate::log::blocks::Blocks;
 use crate::log::listener::Heard;
 use crate::node::gpu::Gpu;
 use crate::node::process::{Seen, Watcher};
@@ -33,6 +34,12 @@ impl Run {
         self.log.lines += heard.lines;
         self.log.matched += heard.matched;
         self.log.rotations += heard.rotations;
+    }
+
+    /// Its log could not be read: what it gains meanwhile was kept back by nobody.
+    pub fn blinded(&mut self) {
+        self.job.blinded();
+        self.log.blocks = Blocks::default();
     }
 
     /// It has been over, or without any sign of life, for longer than it is remembered. Its log was last written at

@@ -136,7 +136,7 @@ mod tests {
             busy: false,
             unseen: false,
             gpus: GpuCount::default(),
-            endurance: 0.0,
+            endurance: 3600.0,
         }
     }
 
