@@ -198,17 +198,19 @@ pub fn load_preset(path: &Path, known: &Presets) -> Result<Preset, Bad> {
 const LONGEST_FILE: u64 = 16 * 1024 * 1024;
 
 /// The text of a file: a regular one, and no endless one.
+pub(crate) fn text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = open(path)?.take(LONGEST_FILE + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(io::Error::other("longer than 16 MiB"));
+    }
+    Ok(text)
+}
+
+/// The same, with an error that names the file.
 pub(crate) fn read(path: &Path) -> Result<String, Bad> {
-    let read = || {
-        let mut text = String::new();
-        let mut file = open(path)?.take(LONGEST_FILE + 1);
-        file.read_to_string(&mut text)?;
-        if text.len() as u64 > LONGEST_FILE {
-            return Err(io::Error::other("longer than 16 MiB"));
-        }
-        Ok(text)
-    };
-    read().map_err(|e| Bad(format!("{}: cannot be read: {e}", path.display())))
+    text(path).map_err(|e| Bad(format!("{}: cannot be read: {e}", path.display())))
 }
 
 /// The form of a file's text; one without any word has it by default.

@@ -215,7 +215,7 @@ fn a_browser_shows_them_and_runs_nothing() {
     for bad in [
         "<script",
         "<img",
-        "<b>",
+        "\u{fffd}<b>",
         "<i>\"",
         "pwned</title>",
         "onerror=\"",

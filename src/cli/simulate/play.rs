@@ -1,7 +1,6 @@
 //! Scenario files -> what the exporters said -> what the rules made of it: several files at a time.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -12,6 +11,7 @@ use super::expect::{disagreement, other_words, unexpected};
 use super::promtool::{Evaluated, Rules};
 use super::recorded::Folders;
 use super::series::concerns_the_fleet;
+use crate::config::text;
 use crate::log::reader::Presets;
 use crate::scenario::simulate::{Scrape, simulate};
 use crate::scenario::spec::Scenario;
@@ -131,7 +131,7 @@ type Played = (Scenario, Vec<Scrape>);
 
 /// Plays one scenario file, before any rule.
 fn simulated(file: &Path, recordings: Option<&Path>, presets: &Presets) -> Result<Played> {
-    let text = fs::read_to_string(file).context("cannot read it")?;
+    let text = text(file).context("it cannot be read")?;
     let scenario = Scenario::parse(&text).map_err(|e| anyhow!(e))?;
     let near = file.ancestors().skip(1);
     let near = near.filter(|folder| folder.join("logs").is_dir()).take(1);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::config::text;
 use crate::node::process::Counters;
 use crate::scenario::recording::{Files, evidence, files, timeline};
 use crate::scenario::world::{Library, RecordedLog};
@@ -47,14 +48,14 @@ impl Library for Folders {
             format!("recordings/{name}/evidence.csv"),
         ];
         let file = self.find("evidence", name, &places)?;
-        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let text = text(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         evidence(&text).map_err(|e| format!("{}:{e}", file.display()))
     }
 
     fn files(&self, name: &str) -> Result<Vec<(f64, u64)>, String> {
         let places = ["joint", "recordings"].map(|kind| format!("{kind}/{name}/files.tsv"));
         let file = self.find("files", name, &places)?;
-        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let text = text(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         let passes = files(&text).map_err(|e| format!("{}:{e}", file.display()))?;
         // Each pass counts from 0 on.
         let (mut before, mut now) = (0, Files::default());
