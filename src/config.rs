@@ -271,12 +271,7 @@ fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<()
         )));
     }
     if let Some(name) = &source.preset {
-        let known: Vec<&str> = presets
-            .all()
-            .filter(|p| !p.layer)
-            .map(|p| p.name.as_str())
-            .collect();
-        let known = known.join(", ");
+        let known = presets.names();
         match presets.named(name) {
             None => return Err(bad(format!("no preset `{name}`; known are {known}"))),
             Some(preset) if preset.layer => {

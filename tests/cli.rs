@@ -40,10 +40,7 @@ fn run(args: &[&str]) -> Ended {
 
 /// The names of the built-in presets, as messages list them.
 fn presets() -> String {
-    let presets = Presets::built_in();
-    let chosen = presets.all().filter(|preset| !preset.layer);
-    let names: Vec<&str> = chosen.map(|preset| preset.name.as_str()).collect();
-    names.join(", ")
+    Presets::built_in().names()
 }
 
 #[test]

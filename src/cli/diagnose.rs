@@ -322,6 +322,9 @@ impl Args {
         let found = within(GLANCE, move || log_of(&procfs, pid));
         let found = found.context("the file system of the process's log does not answer")?;
         match found {
+            Err(_) if !self.procfs.join(pid.to_string()).exists() => {
+                bail!("there is no process {pid}")
+            }
             Ok(Some(log)) => Ok(Some(log)),
             Ok(None) => bail!("process {pid} writes its output to no file: give --log.path"),
             Err(e) => Err(e).with_context(|| {

@@ -16,7 +16,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     preset: Option<String>,
     /// The line; `-` reads lines from the standard input.
-    #[arg(required = true, allow_hyphen_values = true)]
+    #[arg(required = true)]
     line: Vec<String>,
 }
 

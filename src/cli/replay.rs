@@ -150,17 +150,9 @@ pub(super) fn preset(name: &str, presets: &Presets) -> Result<Arc<Preset>> {
         return Ok(Arc::new(load_preset(Path::new(name), presets)?));
     }
     let chosen = presets.named(name).filter(|preset| !preset.layer);
-    let known: Vec<&str> = presets
-        .all()
-        .filter(|p| !p.layer)
-        .map(|p| p.name.as_str())
-        .collect();
-    chosen.with_context(|| {
-        format!(
-            "no preset `{name}`, and no file of that name; known are {}",
-            known.join(", ")
-        )
-    })
+    let known = presets.names();
+    chosen
+        .with_context(|| format!("no preset `{name}`, and no file of that name; known are {known}"))
 }
 
 struct Replay<'a> {

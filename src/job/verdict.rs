@@ -341,7 +341,14 @@ fn over(reason: Ended, processes: Option<u64>) -> Verdict {
 /// The reason, in words: which witness says what.
 pub fn because(facts: &Facts) -> String {
     let mut reasons = Vec::new();
-    if let Some(Silence { age, ceiling }) = facts.progress.filter(|_| facts.phase.live()) {
+    let progress = facts.progress.filter(|_| facts.phase.live());
+    if let Some(Silence { age, .. }) = progress.filter(|progress| facts.unseen && !progress.over())
+    {
+        reasons.push(format!(
+            "nothing counts what is left of the validation, so only work tells (last progress {} ago)",
+            Seconds(age)
+        ));
+    } else if let Some(Silence { age, ceiling }) = progress {
         let against = if age > ceiling { "over" } else { "under" };
         reasons.push(format!(
             "last progress {} ago, {against} the ceiling of {}",

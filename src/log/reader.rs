@@ -75,6 +75,14 @@ impl Presets {
         self.all.iter().map(Arc::as_ref)
     }
 
+    /// The names of those that can be chosen, for people.
+    pub fn names(&self) -> String {
+        let chosen = self.all().filter(|preset| !preset.layer);
+        let mut names: Vec<&str> = chosen.map(|preset| preset.name.as_str()).collect();
+        names.sort_unstable();
+        names.join(", ")
+    }
+
     /// The preset of that name.
     pub fn named(&self, name: &str) -> Option<Arc<Preset>> {
         self.all.iter().find(|preset| preset.name == name).cloned()

@@ -144,7 +144,15 @@ impl Session {
         let opened = nvml_wrapper::Nvml::builder()
             .lib_path(path.as_os_str())
             .init();
-        let nvml = opened.map_err(|e| format!("NVML cannot be opened: {e}"))?;
+        let nvml = opened.map_err(|e| {
+            if let nvml_wrapper::error::NvmlError::LibloadingError(e) = e {
+                return format!(
+                    "there is no NVIDIA driver here ({e}): all is well on a node without GPUs; else install it, or \
+                     name its library with --nvml.library"
+                );
+            }
+            format!("NVML cannot be opened: {e}")
+        })?;
         let driver_version = nvml.sys_driver_version().unwrap_or_default();
         let library = Arc::new(Library(Some(nvml)));
         Ok(Self {

@@ -141,7 +141,12 @@ pub(super) fn first_step(
 ) -> Option<Step> {
     let log = quoted(&run.info.log_path);
     let pids = processes.map_or(&[][..], |p| &p.pids);
-    let rank = pids.first().map(|pid| format!("py-spy dump --pid {pid}"));
+    let stuck = processes.is_some_and(|p| p.uninterruptible > 0);
+    let rank = pids.first().map(|pid| match stuck {
+        // A debugger would wait for such a process as everybody does.
+        true => format!("sudo cat /proc/{pid}/stack"),
+        false => format!("sudo py-spy dump --pid {pid}"),
+    });
     let tail = format!("tail -c 4000 {log} | tr '\\r' '\\n'");
     let list: Vec<String> = pids.iter().map(u32::to_string).collect();
     let states = if list.is_empty() {

@@ -217,10 +217,13 @@ impl Looks<'_> {
         let stopped = after.standing.iter().filter(|process| process.stopped());
         let stopped = stopped.count();
         if stopped > 0 && verdict != Some(Verdict::Suspended) {
-            why.push(format!(
-                "{stopped} of {} processes are stopped or traced: the others will wait for them",
-                after.standing.len()
-            ));
+            let all = after.standing.len();
+            why.push(match stopped == all {
+                true => "all its processes are stopped or traced: nothing can move".to_owned(),
+                false => format!(
+                    "{stopped} of {all} processes are stopped or traced: the others will wait for them"
+                ),
+            });
         }
         if self.stood(|one| one.writes_to.is_some()) {
             why.push(

@@ -153,7 +153,7 @@ fn a_hung_run_names_the_runbook_and_the_first_command() {
     for part in [
         "Hung in validation",
         "Act now",
-        "<code>py-spy dump --pid 71</code>",
+        "<code>sudo py-spy dump --pid 71</code>",
         "href=\"/runbooks/TrainingValidationHung\"",
         "1,204 of 1,866 batches, then nothing for",
         "over the allowed 10 min 00 s",
