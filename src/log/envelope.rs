@@ -27,6 +27,8 @@ pub(super) struct Header {
     pub(super) rank: Option<u64>,
     /// The line goes on with the next record of this stream.
     pub(super) partial: bool,
+    /// A daemon wrote the line, and writes only whole ones.
+    pub(super) record: bool,
     /// A launcher puts this into the line's middle, too.
     pub(super) again: Option<Vec<u8>>,
     /// So many bytes stand before the text.
@@ -41,11 +43,11 @@ pub(super) struct Labels {
     distinct: BTreeSet<Vec<u8>>,
 }
 
-/// Forms that cannot be mistaken.
+/// Forms that cannot be mistaken; `record` marks those of daemons.
 static SURE: LazyLock<[Regex; 5]> = LazyLock::new(|| {
     [
         // Kubernetes, as its runtimes write it
-        r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?<stream>stdout|stderr) (?<tag>[PF])(?::[^ ]*)? ?",
+        r"^(?<record>)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?<stream>stdout|stderr) (?<tag>[PF])(?::[^ ]*)? ?",
         // torchrun --tee, and torch's own mark of a rank
         r"^\[(?<again>[A-Za-z_][A-Za-z_-]*(?<rank>\d{1,6}))\]: ?",
         // mpirun --tag-output
@@ -53,7 +55,7 @@ static SURE: LazyLock<[Regex; 5]> = LazyLock::new(|| {
         // ray, coloured or not
         r"^(?:\x1b\[\d+m)?\((?<stream>[\w.\[\]=-]+ pid=\d+(?:, ip=[\d.a-f:]+)?)\)(?:\x1b\[0m)? ",
         // rsyslog's file format: time, host, program
-        r"^(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+[+-]\d\d:\d\d) (?<stream>[\w.-]+ [\w./-]+(?:\[\d+\])?): ?",
+        r"^(?<record>)(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+[+-]\d\d:\d\d) (?<stream>[\w.-]+ [\w./-]+(?:\[\d+\])?): ?",
     ]
     .map(|form| Regex::new(&format!("(?-u){form}")).expect("a constant pattern"))
 });
@@ -100,6 +102,7 @@ impl Labels {
             let rank = named("rank").and_then(|rank| std::str::from_utf8(rank).ok()?.parse().ok());
             header.rank = rank.or(header.rank);
             header.partial |= named("tag") == Some(b"P");
+            header.record |= named("record").is_some();
             if let Some(name) = named("again") {
                 header.again = Some([b"[", name, b"]:"].concat());
             }
@@ -129,6 +132,9 @@ impl Labels {
     }
 }
 
+/// How Docker's lines begin.
+pub(super) const DOCKER: &[u8] = b"{\"log\":\"";
+
 /// The text within a line of Docker's json-file; nothing if it is none.
 pub(super) fn docker(line: &[u8]) -> Option<(Header, Vec<u8>)> {
     #[derive(serde::Deserialize)]
@@ -136,12 +142,13 @@ pub(super) fn docker(line: &[u8]) -> Option<(Header, Vec<u8>)> {
         log: String,
         stream: String,
     }
-    if !line.starts_with(b"{\"log\":\"") {
+    if !line.starts_with(DOCKER) {
         return None;
     }
     let Record { log, stream } = serde_json::from_slice(line).ok()?;
     let header = Header {
         partial: !log.ends_with('\n'),
+        record: true,
         stream: stream.into_bytes(),
         ..Header::default()
     };

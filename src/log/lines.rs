@@ -4,14 +4,15 @@
 //! it (`envelope`) is taken off, and lines of several streams that stand between each other are kept apart. A record
 //! that Rich wrapped over several physical lines grows with each of them: it is handed out again, longer, and
 //! `Line::seen` tells how much of it was there before, so that a reader never counts a match twice and never waits for
-//! a last line that cannot be known as such. An unfinished last line is handed out once it rests, by the same rule.
+//! a last line that cannot be known as such. An unfinished last line is handed out once it rests, by the same rule; one
+//! that a daemon writes (a container's runtime, rsyslog) waits for its end, which comes.
 //!
 //! Pure: no clock (the caller says when the file rests) and bounded: a line keeps its newest `BOUND` bytes.
 
 mod record;
 
 use super::ansi;
-use super::envelope::{self, Header, Labels};
+use super::envelope::{self, DOCKER, Header, Labels};
 use record::Record;
 
 /// The longest line that is kept, in bytes. Rich tables and dictionaries are far below, bars without any end above.
@@ -45,6 +46,8 @@ pub struct Lines {
     /// What stands before the physical line under way, up to its `\n`; absent before it is known.
     header: Option<Header>,
     labels: Labels,
+    /// The newest whole line was a daemon's record.
+    records: bool,
     streams: Vec<Stream>,
 }
 
@@ -92,10 +95,12 @@ impl Lines {
     /// The file rests: hands out what is unfinished, if it has not been handed out as it is.
     pub fn rest(&mut self, each: &mut dyn FnMut(Line<'_>)) {
         let tail = std::mem::take(&mut self.tail);
-        if !tail.is_empty() && !tail.starts_with(b"{\"log\":\"") {
-            let known = self.header.is_some();
-            let header = self.header.clone();
-            let header = header.unwrap_or_else(|| self.labels.open(&tail, false));
+        let known = self.header.is_some();
+        let header = self.header.clone();
+        let header = header.unwrap_or_else(|| self.labels.open(&tail, false));
+        // Who writes whole records will write the rest of this one: what it says may change with its last byte.
+        let torn = header.record || self.records || tail.starts_with(DOCKER);
+        if !tail.is_empty() && !(torn && tail.len() < BOUND) {
             let text = &tail[if known { 0 } else { header.length }..];
             let stream = stream(&mut self.streams, &header);
             let whole = stream.joined(header.again.as_deref(), text);
@@ -127,6 +132,7 @@ impl Lines {
             && let Some((header, text)) = envelope::docker(raw)
         {
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
+            self.records = true;
             self.pieces(&header, text, each);
             return;
         }
@@ -142,6 +148,7 @@ impl Lines {
             Some(text) => self.pieces(&header, &text, each),
             None => self.piece(&header, text, ends, each),
         }
+        self.records = header.record;
         if !ends {
             self.header = Some(header);
         }
