@@ -6,6 +6,8 @@
 //! A file that was moved or deleted is read on until another one stands under the path and has a first byte: a writer
 //! that never opens its log again (`> train.log`) is not lost to a rotation that puts an empty file in its place.
 //!
+//! A file's beginning of nothing but zeros is a hole that nobody wrote: it is passed over.
+//!
 //! What cannot be seen: bytes that were cut before a look; a file that came and went between two looks; what an old
 //! writer still writes to a moved file once the new one has bytes; a cut file that was written again to at least its
 //! old length with the very same beginning, which looks as if it had been appended to.
@@ -50,6 +52,8 @@ struct Open {
     size: u64,
     /// Unix seconds.
     modified: f64,
+    /// Nothing but zeros came: the hole that a writer leaves before it where its file was cut.
+    hole: bool,
     /// Its first bytes: a file that was cut and filled again beyond `offset` begins otherwise.
     head: Vec<u8>,
 }
@@ -128,6 +132,7 @@ impl Follower {
             offset: 0,
             size: there.len(),
             modified: modified(&there),
+            hole: true,
             head: Vec::new(),
         });
         open.read(&mut self.buffer, gained)
@@ -178,7 +183,7 @@ impl Open {
         self.size = there.len();
         if self.size < self.offset || self.begins_otherwise()? {
             gained(Gained::Truncated);
-            self.offset = 0;
+            (self.offset, self.hole) = (0, true);
             self.head.clear();
         }
         self.file.seek(SeekFrom::Start(self.offset))?;
@@ -200,7 +205,14 @@ impl Open {
             self.offset += n as u64;
             self.size = self.size.max(self.offset);
             turn += n;
-            gained(Gained::Bytes(&buffer[..n]));
+            let zeros = buffer[..n]
+                .iter()
+                .take_while(|&&byte| self.hole && byte == 0);
+            let text = &buffer[zeros.count()..n];
+            if !text.is_empty() {
+                self.hole = false;
+                gained(Gained::Bytes(text));
+            }
         }
         Ok(true)
     }

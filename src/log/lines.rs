@@ -231,13 +231,16 @@ impl Stream {
         }
         let (rested, rank) = (self.rested, self.rank);
         let mut line = |text: &str, before: usize| {
-            each(Line {
-                text,
-                seen: before.max(rested.min(text.len())),
-                end,
-                rank,
-                nested,
-            });
+            let seen = before.max(rested.min(text.len()));
+            if seen < text.len() {
+                each(Line {
+                    text,
+                    seen,
+                    end,
+                    rank,
+                    nested,
+                });
+            }
             text.len()
         };
         if let Some(head) = Record::head(&plain) {

@@ -1,0 +1,78 @@
+//! The exporter that follows some logs, started in whatever surroundings.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::support::{EXPORTER, Running, get, try_get, value};
+
+/// An exporter that answers.
+pub(crate) struct Exporter {
+    pub(crate) running: Running,
+    address: SocketAddr,
+}
+
+impl Exporter {
+    /// Starts it with this configuration; `around` is a program that starts it in its turn. Nothing if it does not
+    /// come up.
+    pub(crate) fn within(around: &[&str], folder: &Path, logs: &str) -> Option<Self> {
+        let config = folder.join("config.yaml");
+        std::fs::write(&config, format!("logs:\n{logs}")).expect("written");
+        for _ in 0..5 {
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+            let address = free.expect("a port");
+            let words: Vec<&str> = around.iter().copied().chain([EXPORTER]).collect();
+            let mut command = Command::new(words[0]);
+            command
+                .args(&words[1..])
+                .args(["--web.listen-address", &address.to_string()])
+                .arg("--config.file")
+                .arg(&config)
+                .current_dir(folder)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(std::fs::File::create(folder.join("said")).expect("a file"));
+            let mut running = Running(command.spawn().expect("the program starts"));
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(30) {
+                if try_get(address, "/-/healthy").is_ok_and(|(status, _)| status == 200) {
+                    return Some(Self { running, address });
+                }
+                if running.end_within(Duration::from_millis(20)).is_some() {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn follows(folder: &Path, logs: &str) -> Self {
+        Self::within(&[], folder, logs).expect("the exporter starts")
+    }
+
+    pub(crate) fn page(&self) -> String {
+        get(self.address, "/metrics").1
+    }
+
+    pub(crate) fn status(&self) -> String {
+        get(self.address, "/").1
+    }
+
+    pub(crate) fn value(&self, series: &str) -> Option<f64> {
+        value(&self.page(), series)
+    }
+
+    /// Waits until the series has this value.
+    pub(crate) fn reaches(&self, series: &str, wanted: f64) {
+        let began = Instant::now();
+        while self.value(series) != Some(wanted) {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "{series} is {:?}, not {wanted}",
+                self.value(series)
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
