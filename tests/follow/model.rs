@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 
 use proptest::prelude::*;
+use training_exporter::log::follow::Follower;
 use training_exporter::log::lines::Lines;
 
 use super::stage::{Stage, appending, lines};
@@ -22,7 +23,11 @@ enum Event {
     /// The file under the path is cut to nothing.
     Cut,
     Delete,
+    /// A new file takes the path in one step, and the writer goes on in it.
+    Replace,
     Look,
+    /// The exporter is started again: it remembers nothing.
+    Restart,
 }
 
 /// One file as the model knows it.
@@ -32,7 +37,7 @@ struct Content {
     cuts: u32,
 }
 
-/// What must be seen, in few words: everything, but what was cut before a look, what was in a file that no look found
+/// What must be seen since the newest start, in few words: everything, but what was cut before a look, what was in a file that no look found
 /// under the path, and what an old writer writes once the next file has a line.
 #[derive(Default)]
 struct Model {
@@ -50,6 +55,16 @@ impl Model {
             self.files.push(Content::default());
             self.files.len() - 1
         })
+    }
+
+    fn new_file(&mut self) -> usize {
+        self.there = None;
+        self.create()
+    }
+
+    fn restart(&mut self) {
+        (self.held, self.read) = (None, 0);
+        self.seen.clear();
     }
 
     fn look(&mut self) {
@@ -80,7 +95,8 @@ proptest! {
         events in prop::collection::vec(
             prop_oneof![
                 6 => Just(Event::Write), 1 => Just(Event::Move), 1 => Just(Event::Create), 2 => Just(Event::Reopen),
-                1 => Just(Event::Cut), 1 => Just(Event::Delete), 4 => Just(Event::Look),
+                1 => Just(Event::Cut), 1 => Just(Event::Delete), 1 => Just(Event::Replace), 4 => Just(Event::Look),
+                1 => Just(Event::Restart),
             ],
             0..60,
         ),
@@ -119,6 +135,17 @@ proptest! {
                 Event::Delete => {
                     let _ = fs::remove_file(&stage.log);
                     model.there = None;
+                }
+                Event::Replace => {
+                    writer = appending(&stage.path("next"));
+                    fs::rename(stage.path("next"), &stage.log).expect("moved");
+                    holds = model.new_file();
+                }
+                Event::Restart => {
+                    stage.follower = Follower::new(&stage.log);
+                    state = Lines::default();
+                    seen.clear();
+                    model.restart();
                 }
                 Event::Look => {
                     if stage.follower.is_open() || model.there.is_some() {
