@@ -9,7 +9,8 @@ use super::support::{EXPORTER, Running, get, try_get, value};
 
 /// An exporter that answers.
 pub(crate) struct Exporter {
-    pub(crate) running: Running,
+    /// Ends with this.
+    _running: Running,
     address: SocketAddr,
 }
 
@@ -37,7 +38,10 @@ impl Exporter {
             let began = Instant::now();
             while began.elapsed() < Duration::from_secs(30) {
                 if try_get(address, "/-/healthy").is_ok_and(|(status, _)| status == 200) {
-                    return Some(Self { running, address });
+                    return Some(Self {
+                        _running: running,
+                        address,
+                    });
                 }
                 if running.end_within(Duration::from_millis(20)).is_some() {
                     break;
@@ -53,10 +57,6 @@ impl Exporter {
 
     pub(crate) fn page(&self) -> String {
         get(self.address, "/metrics").1
-    }
-
-    pub(crate) fn status(&self) -> String {
-        get(self.address, "/").1
     }
 
     pub(crate) fn value(&self, series: &str) -> Option<f64> {
