@@ -8,7 +8,7 @@ use crate::job::{Job, Phase, Unix};
 use crate::log::follow::{Follower, Gained};
 use crate::log::listener::Listener;
 use crate::log::reader::Reader;
-use crate::state::Shared;
+use crate::state::{Shared, State};
 
 /// A log that is longer is begun at its end, so that its run is known at once; all of it is read behind that.
 const LONG: u64 = 16 * 1024 * 1024;
@@ -86,33 +86,47 @@ impl Log {
 
     /// Learns from the end of a long log what its run is doing now.
     fn begin_at_the_end(&mut self, at: Unix, shared: &Shared) {
+        let of_the_run = |state: &State| state.runs.get(&self.run).map(|run| run.job.afresh());
+        let Some(afresh) = of_the_run(&shared.lock()) else {
+            return;
+        };
+        let Some((job, listener)) = self.at_the_end(&afresh, at) else {
+            return;
+        };
+        self.behind = Some(afresh);
         let mut state = shared.lock();
         let Some(run) = state.runs.get_mut(&self.run) else {
             return;
         };
-        self.behind = Some(run.job.afresh());
+        if let Some(framework) = listener.framework() {
+            framework.clone_into(&mut run.info.framework);
+        }
+        run.job = job;
+        (run.job.partial, run.log.partial) = (true, true);
+    }
+
+    /// What the end of the log says of a run, and who read it; nothing if it cannot be read.
+    fn at_the_end(&mut self, afresh: &Job, at: Unix) -> Option<(Job, Listener)> {
+        let mut newest = None;
         for most in ENDINGS {
             let Ok(ending) = self.follower.ending(most) else {
-                return;
+                break;
             };
             let mut listener = Listener::new(self.reader.clone());
             // The first line is not whole.
             let first = memchr::memchr2(b'\n', b'\r', &ending).map_or(0, |at| at + 1);
             listener.push(&ending[first..]);
             listener.rest();
-            let mut job = run.job.afresh();
+            let mut job = afresh.clone();
             let said = listener.take().said;
             said.into_iter().for_each(|said| job.apply(said, at));
-            if let Some(framework) = listener.framework() {
-                framework.clone_into(&mut run.info.framework);
-            }
             let told = job.phase != Phase::Unknown && job.epoch.is_some();
-            run.job = job;
-            (run.job.partial, run.log.partial) = (true, true);
+            newest = Some((job, listener));
             if told {
-                return;
+                break;
             }
         }
+        newest
     }
 
     /// Judges the unfinished last line once it rests.
