@@ -18,7 +18,7 @@ use crate::job::{Job, Phase, Unix};
 use crate::log::blocks::Blocks;
 use crate::node::data::Opened;
 use crate::node::gpu::{Baselines, Gpu, GpuState};
-use crate::node::process::{Found, Witnessed};
+use crate::node::process::Witnessed;
 use history::History;
 
 /// A round of the file thread takes less than a second; after so many it hangs in a read.
@@ -254,81 +254,6 @@ impl Run {
 }
 
 impl State {
-    /// Takes in a reading of the GPUs: which run holds which, and what state each is in.
-    pub fn record_gpus(&mut self, read: Result<Vec<Gpu>, String>, now: Unix) {
-        let mut gpus = match read {
-            Ok(gpus) => gpus,
-            Err(error) => {
-                self.gpus = Reading {
-                    data: None,
-                    error: Some(error),
-                };
-                return;
-            }
-        };
-        for gpu in &mut gpus {
-            let holders: Vec<&str> = self
-                .runs
-                .values()
-                .filter(|run| run.holds(gpu))
-                .map(|run| run.name.as_str())
-                .collect();
-            // What two runs share tells of neither.
-            let alone = (holders.len() == 1).then(|| holders[0].to_owned());
-            let advancing = alone
-                .as_ref()
-                .is_some_and(|name| self.runs[name].advancing(now));
-            gpu.state = self.baselines.state(gpu, advancing, now);
-            if holders.len() > 1 {
-                gpu.state = GpuState::Unknown;
-            }
-            if let Some(run) = alone.and_then(|name| self.runs.get_mut(&name))
-                && gpu.state == GpuState::Working
-            {
-                run.job.gpu_worked(now);
-            }
-        }
-        for run in self.runs.values_mut() {
-            run.gpus = gpus
-                .iter()
-                .filter(|gpu| run.holds(gpu))
-                .map(|gpu| (gpu.index, gpu.uuid.clone()))
-                .collect();
-            run.remember_gpus(&gpus, now);
-        }
-        self.gpus = Reading {
-            data: Some(gpus),
-            error: None,
-        };
-    }
-
-    /// Takes in what a look at the processes of a run said.
-    pub fn record_processes(&mut self, run: &str, found: Found, now: Unix) {
-        let Some(run) = self.runs.get_mut(run) else {
-            return;
-        };
-        match found {
-            Found::Nobody | Found::Fewer => {}
-            Found::Gone(witnessed) => {
-                run.job.exited(now);
-                run.processes = Some(witnessed);
-            }
-            Found::There(witnessed, worked) => {
-                run.alive = true;
-                run.job.attended(witnessed.ranks_gone().unwrap_or(0), now);
-                // What a look just after an edge sees may be work of the phase before.
-                let settled = run
-                    .job
-                    .phase_since
-                    .is_none_or(|since| now - since > run.job.limits().work_window / 6.0);
-                if worked && settled {
-                    run.job.worked(now);
-                }
-                run.processes = Some(witnessed);
-            }
-        }
-    }
-
     /// The file thread is at work at `now`: time goes by for all runs.
     pub fn tick(&mut self, now: Unix) {
         self.files_at_work = Some(now);
@@ -357,23 +282,6 @@ impl State {
             let error =
                 "a log or its file system does not answer: no log is read meanwhile".to_owned();
             self.record_source("log", Err(error), 0.0, now);
-        }
-    }
-
-    /// Takes in how a reading of a source went.
-    pub fn record_source(
-        &mut self,
-        name: &'static str,
-        result: Result<(), String>,
-        duration: f64,
-        now: Unix,
-    ) {
-        let source = self.sources.entry(name).or_default();
-        source.success = result.is_ok();
-        source.duration = duration;
-        source.error = result.err();
-        if source.success {
-            source.last_success = Some(now);
         }
     }
 }

@@ -9,7 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use training_exporter::node::process::{Counters, Evidence, Window, judge};
+use training_exporter::node::process::Counters;
+use training_exporter::node::process::window::{Evidence, Window, judge};
 use training_exporter::scenario::recording::evidence;
 
 /// The window of the whole recordings, in seconds: the product's usual one.

@@ -21,7 +21,8 @@ use std::fs;
 use std::process::Command;
 
 use stage::{Stage, has, monotone, python, signal, until, wait, watch};
-use training_exporter::node::process::{Evidence, Found, Processes, Seen, Watcher};
+use training_exporter::node::process::window::Evidence;
+use training_exporter::node::process::{Found, Processes, Seen, Watcher};
 use training_exporter::node::procfs::ProcFs;
 
 #[test]

@@ -162,3 +162,6 @@ impl Job {
         (self.recompiles.count(), self.recompiles.limit_hits())
     }
 }
+
+#[cfg(test)]
+mod tests;

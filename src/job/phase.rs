@@ -12,6 +12,11 @@
 //! A log may be read from its middle, so every phase can follow `unknown`. A checkpoint ends in the phase that it
 //! interrupted. Nothing is inherited over the edge that leads back: a new process has its own clocks.
 
+use super::clock::larger;
+use super::observation::{Ended, Fault};
+use super::reach::Marks;
+use super::{Job, Unix};
+
 /// What a run is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
@@ -76,5 +81,81 @@ impl Phase {
     /// The run is over.
     pub const fn over(self) -> bool {
         matches!(self, Self::Finished | Self::Failed)
+    }
+}
+
+/// The edges.
+impl Job {
+    /// The run is in this phase now.
+    pub(super) fn enter(&mut self, phase: Phase, at: Unix) {
+        if phase == self.phase {
+            return;
+        }
+        if phase == Phase::Checkpoint {
+            // A pass that is complete is not begun again.
+            let complete = self.phase == Phase::Validation && self.validation_complete;
+            self.interrupted = if complete { Phase::Train } else { self.phase };
+        }
+        if self.phase == Phase::Checkpoint && phase != Phase::Failed {
+            self.checkpoint.mark(at, Phase::Checkpoint, |_| true);
+        }
+        self.leave(at);
+        if phase == Phase::Validation {
+            self.interrupted = self.phase;
+        }
+        if phase.live() {
+            self.ended = None;
+            self.enrolled = true;
+        }
+        self.progressed(at);
+        self.phase = phase;
+        self.phase_since = Some(at);
+        self.marks = Marks::default();
+        if phase == Phase::Train {
+            self.next_epoch(at);
+        }
+    }
+
+    /// What ends with the phase that is left.
+    fn leave(&mut self, at: Unix) {
+        self.count(at);
+        let lasted = self
+            .phase_since
+            .map(|since| at - since)
+            .filter(|&seconds| seconds > 0.0);
+        // A validation is as long as its pass, without what follows until the edge.
+        if self.phase != Phase::Validation {
+            self.lasted(lasted);
+        }
+        match self.phase {
+            Phase::Validation => {
+                self.complete_validation(at);
+                self.passes += 1;
+                self.counted_on.left(self.marks.validation, self.validation);
+                let whole = self.files.filter(|files| files.whole && files.opened > 0);
+                self.files_before = whole.map(|files| files.opened).or(self.files_before);
+                (self.validation, self.files, self.validation_complete) = (None, None, false);
+            }
+            Phase::Checkpoint => lasted
+                .into_iter()
+                .for_each(|seconds| self.checkpoints.add(seconds)),
+            Phase::Init | Phase::Train | Phase::Finished | Phase::Failed | Phase::Unknown => {}
+        }
+    }
+
+    /// A phase of this kind took so long, in seconds.
+    pub(super) fn lasted(&mut self, seconds: Option<f64>) {
+        let longest = &mut self.longest[self.phase as usize];
+        *longest = larger(*longest, seconds);
+    }
+
+    /// The run is over.
+    pub(super) fn end(&mut self, reason: Ended, at: Unix) {
+        let reason = match (reason, self.last_fault) {
+            (Ended::Error, Some(Fault::OutOfMemory)) => Ended::OutOfMemory,
+            (reason, _) => reason,
+        };
+        self.enter(reason.phase(), at);
+        self.ended = Some((reason, at));
     }
 }

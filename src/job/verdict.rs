@@ -4,8 +4,7 @@
 //! the alert rules say the same for the whole fleet, from the same facts as series (`fleet` folds those of its nodes).
 
 pub mod fleet;
-
-use std::fmt;
+pub mod reason;
 
 use super::observation::Ended;
 use super::{Phase, Unix};
@@ -335,75 +334,6 @@ fn over(reason: Ended, processes: Option<u64>) -> Verdict {
         Ended::Preempted => Verdict::Preempted,
         Ended::Error | Ended::OutOfMemory | Ended::Killed => Verdict::Failed,
         Ended::Vanished => Verdict::Vanished,
-    }
-}
-
-/// The reason, in words: which witness says what.
-pub fn because(facts: &Facts) -> String {
-    let mut reasons = Vec::new();
-    let progress = facts.progress.filter(|_| facts.phase.live());
-    if let Some(Silence { age, .. }) = progress.filter(|progress| facts.unseen && !progress.over())
-    {
-        reasons.push(format!(
-            "nothing counts what is left of the validation, so only work tells (last progress {} ago)",
-            Seconds(age)
-        ));
-    } else if let Some(Silence { age, ceiling }) = progress {
-        let against = if age > ceiling { "over" } else { "under" };
-        reasons.push(format!(
-            "last progress {} ago, {against} the ceiling of {}",
-            Seconds(age),
-            Seconds(ceiling)
-        ));
-    }
-    if facts.phase.live() {
-        reasons.push(match facts.work {
-            _ if facts.busy => "its threads are busy, which proves nothing".to_owned(),
-            Some(work) if work.over() && facts.may_convict => {
-                format!(
-                    "no work by any process or GPU for {} (allowed: {})",
-                    Seconds(work.age),
-                    Seconds(work.ceiling)
-                )
-            }
-            Some(work) => format!("work was seen {} ago", Seconds(work.age)),
-            None if facts.processes.is_some() => "no work was seen in this phase yet".to_owned(),
-            None => "its processes cannot be seen".to_owned(),
-        });
-    }
-    if facts.stopped > 0 {
-        reasons.push(format!("{} stopped", facts.stopped));
-    }
-    if facts.gone > 0 {
-        reasons.push(format!("{} ranks gone while others live", facts.gone));
-    }
-    let gpus = facts.gpus;
-    for (count, state) in [
-        (gpus.idle, "idle"),
-        (gpus.working, "working"),
-        (gpus.spinning, "spinning"),
-        (gpus.unknown, "in an unknown state"),
-    ] {
-        if count > 0 {
-            reasons.push(format!("{count} of {} GPUs {state}", gpus.all()));
-        }
-    }
-    reasons.join("; ")
-}
-
-/// A length of time as people say it.
-#[derive(Clone, Copy, Debug)]
-pub struct Seconds(pub f64);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.0.round() as u64;
-        match whole {
-            0..10 if self.0 < 9.95 => write!(f, "{:.1} s", self.0),
-            0..120 => write!(f, "{whole} s"),
-            120..7200 => write!(f, "{} min {:02} s", whole / 60, whole % 60),
-            7200.. => write!(f, "{} h {:02} min", whole / 3600, whole % 3600 / 60),
-        }
     }
 }
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use super::{Run, State};
+use super::{Reading, Run, State};
 use crate::job::{Phase, Unix};
 use crate::log::blocks::Blocks;
 use crate::log::listener::Heard;
-use crate::node::gpu::Gpu;
-use crate::node::process::{Seen, Watcher};
+use crate::node::gpu::{Gpu, GpuState};
+use crate::node::process::{Found, Seen, Watcher};
 
 /// A log without any sign of life is given so long for its processes to be found, in seconds.
 const GRACE: f64 = 60.0;
@@ -108,5 +108,97 @@ impl State {
         let result = read.as_ref().map(|_| ()).map_err(Clone::clone);
         self.record_source("nvml", result, took, now);
         self.record_gpus(read, read_at);
+    }
+
+    /// Takes in a reading of the GPUs: which run holds which, and what state each is in.
+    pub fn record_gpus(&mut self, read: Result<Vec<Gpu>, String>, now: Unix) {
+        let mut gpus = match read {
+            Ok(gpus) => gpus,
+            Err(error) => {
+                self.gpus = Reading {
+                    data: None,
+                    error: Some(error),
+                };
+                return;
+            }
+        };
+        for gpu in &mut gpus {
+            let holders: Vec<&str> = self
+                .runs
+                .values()
+                .filter(|run| run.holds(gpu))
+                .map(|run| run.name.as_str())
+                .collect();
+            // What two runs share tells of neither.
+            let alone = (holders.len() == 1).then(|| holders[0].to_owned());
+            let advancing = alone
+                .as_ref()
+                .is_some_and(|name| self.runs[name].advancing(now));
+            gpu.state = self.baselines.state(gpu, advancing, now);
+            if holders.len() > 1 {
+                gpu.state = GpuState::Unknown;
+            }
+            if let Some(run) = alone.and_then(|name| self.runs.get_mut(&name))
+                && gpu.state == GpuState::Working
+            {
+                run.job.gpu_worked(now);
+            }
+        }
+        for run in self.runs.values_mut() {
+            run.gpus = gpus
+                .iter()
+                .filter(|gpu| run.holds(gpu))
+                .map(|gpu| (gpu.index, gpu.uuid.clone()))
+                .collect();
+            run.remember_gpus(&gpus, now);
+        }
+        self.gpus = Reading {
+            data: Some(gpus),
+            error: None,
+        };
+    }
+
+    /// Takes in what a look at the processes of a run said.
+    pub fn record_processes(&mut self, run: &str, found: Found, now: Unix) {
+        let Some(run) = self.runs.get_mut(run) else {
+            return;
+        };
+        match found {
+            Found::Nobody | Found::Fewer => {}
+            Found::Gone(witnessed) => {
+                run.job.exited(now);
+                run.processes = Some(witnessed);
+            }
+            Found::There(witnessed, worked) => {
+                run.alive = true;
+                run.job.attended(witnessed.ranks_gone().unwrap_or(0), now);
+                // What a look just after an edge sees may be work of the phase before.
+                let settled = run
+                    .job
+                    .phase_since
+                    .is_none_or(|since| now - since > run.job.limits().work_window / 6.0);
+                if worked && settled {
+                    run.job.worked(now);
+                }
+                run.processes = Some(witnessed);
+            }
+        }
+    }
+
+    /// Takes in how a reading of a source went.
+    pub fn record_source(
+        &mut self,
+        name: &'static str,
+        result: Result<(), String>,
+        duration: f64,
+        now: Unix,
+    ) {
+        let source = self.sources.entry(name).or_default();
+        source.success = result.is_ok();
+        source.duration = duration;
+        source.error = result.err();
+        if source.success {
+            source.last_success = Some(now);
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::view::{Clock, GpuView, Processes, RunView};
 use super::witness::Witness;
 use super::words::grouped;
 use crate::job::Unix;
-use crate::job::verdict::Seconds;
+use crate::job::verdict::reason::Seconds;
 
 /// How a level is told without colour.
 pub(super) fn mark(level: &str) -> &'static str {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::card::{self, mark};
 use super::html::{address, escape, time_of_day};
 use super::view::{RunView, View};
-use crate::job::verdict::Seconds;
+use crate::job::verdict::reason::Seconds;
 
 /// Up to so many runs are all shown whole.
 const FEW: usize = 4;

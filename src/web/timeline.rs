@@ -9,7 +9,7 @@ use super::html::{escape, time_of_day};
 use super::view::{RunView, SpanView};
 use super::words::mean;
 use crate::job::Unix;
-use crate::job::verdict::Seconds;
+use crate::job::verdict::reason::Seconds;
 
 /// The least time that is drawn, in seconds: a run of a moment would look like a long one.
 const LEAST: f64 = 15.0;

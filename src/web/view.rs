@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::witness::{Witness, witnesses};
 use super::words::{self, Step};
-use crate::job::verdict::{Silence, because, judge};
+use crate::job::verdict::reason::because;
+use crate::job::verdict::{Silence, judge};
 use crate::job::{Phase, Unix};
 use crate::node::gpu::Gpu;
 use crate::state::{Run, State};

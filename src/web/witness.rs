@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::words::{grouped, mean};
 use crate::job::asked::Source;
-use crate::job::verdict::{Facts, Seconds, Silence};
+use crate::job::verdict::reason::Seconds;
+use crate::job::verdict::{Facts, Silence};
 use crate::job::{Phase, Unix};
-use crate::node::process::Evidence;
+use crate::node::process::window::Evidence;
 use crate::state::{Run, State};
 
 /// A source that has not ended a look for so long, in seconds, hangs.

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use training_exporter::node::process::{Counters, Evidence, Processes, Seen, Window};
+use training_exporter::node::process::window::{Evidence, Window};
+use training_exporter::node::process::{Counters, Processes, Seen};
 use training_exporter::node::procfs::ProcFs;
 
 /// How long a test waits for what must come.

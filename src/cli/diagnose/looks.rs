@@ -6,8 +6,10 @@ use super::moved::{processes, witnesses};
 use super::next::next;
 use super::report::{Diagnosis, Outcome, Sure};
 use super::watch::Watch;
-use crate::job::verdict::{Seconds, Verdict};
-use crate::node::process::{Counters, Evidence, Witnessed, judge};
+use crate::job::verdict::Verdict;
+use crate::job::verdict::reason::Seconds;
+use crate::node::process::window::{Evidence, judge};
+use crate::node::process::{Counters, Witnessed};
 use crate::node::procfs::standing::Standing;
 
 /// The window that the thresholds of work were fitted on, in seconds; somewhat longer ones are judged as a whole.
