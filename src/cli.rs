@@ -4,6 +4,7 @@ pub mod check;
 pub mod demo;
 pub mod diagnose;
 pub mod explain;
+pub mod node;
 pub mod reference;
 pub mod replay;
 pub mod serve;

@@ -11,8 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use regex::{Captures, Regex};
-use support::{EXPORTER, pipe};
-use training_exporter::state::metrics::all_metrics;
+use support::{EXPORTER, known_series, pipe};
 
 fn files(pattern: &str) -> Vec<(PathBuf, String)> {
     let found: Vec<PathBuf> = glob::glob(pattern).expect("a pattern").flatten().collect();
@@ -58,24 +57,6 @@ fn code(text: &str) -> Vec<String> {
         .captures_iter(text)
         .map(|span| line(&span[1]))
         .collect()
-}
-
-/// What may be named: the exporter's metrics, what the recording rules make of them, and what Prometheus adds.
-fn known() -> BTreeSet<String> {
-    let mut known: BTreeSet<String> = ["up", "ALERTS"].map(str::to_owned).into();
-    for entry in all_metrics() {
-        if entry.kind == "summary" {
-            known.extend([
-                format!("{}_sum", entry.name),
-                format!("{}_count", entry.name),
-            ]);
-        }
-        known.insert(entry.name.to_owned());
-    }
-    for (_, text) in files("alerts/*.rules.yml") {
-        known.extend(all(r"(?m)^ *- record: *(\S+)", &text));
-    }
-    known
 }
 
 #[test]
@@ -155,7 +136,7 @@ fn each_alert_names_its_own_runbook_and_has_one_severity_a_test_and_an_incident(
 
 #[test]
 fn prometheus_takes_what_a_runbook_asks_it() {
-    let known = known();
+    let known = known_series();
     let word = Regex::new(r"[A-Za-z_:]+").expect("a pattern");
     let mut rules = "groups:\n  - name: runbooks\n    rules:\n".to_owned();
     let mut count = 0;
@@ -211,7 +192,7 @@ fn what_a_runbook_tells_to_run_is_said_where_to_get() {
 
 #[test]
 fn rules_and_runbooks_name_only_what_exists() {
-    let known = known();
+    let known = known_series();
     let mut places = files("alerts/*.yml");
     places.extend(files("alerts/runbooks/*.md"));
     places.extend(files("alerts/alertmanager/*.yml"));

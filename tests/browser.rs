@@ -14,7 +14,7 @@ mod support;
 use std::env;
 use std::fs;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use checks::{check, findings, keep, quiet, spoken};
 use chromium::{Chromium, Tab};
-use support::{EXPORTER, Running, get, try_get};
+use support::{EXPORTER, Running, get, serving};
 
 const HEALTHY: &str = "eagle3_validation_healthy";
 const HANGS: &str = "eagle3_validation_read_hangs";
@@ -220,31 +220,6 @@ fn both(chromium: &mut Chromium, left: &(Vec<u8>, f64), right: &(Vec<u8>, f64)) 
     let height = left.1.max(right.1) + 24.0;
     let picture = chromium.picture(&tab, Some([0.0, 0.0, f64::from(2 * HALF), height]));
     keep("picture.png", &picture);
-}
-
-/// The exporter on a port of its own.
-fn serving(args: &[String]) -> (Running, SocketAddr) {
-    for _ in 0..5 {
-        let address = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a port");
-        let mut command = Command::new(EXPORTER);
-        command
-            .args(args)
-            .args(["--web.listen-address", &address.to_string()])
-            .stderr(Stdio::null());
-        let (mut running, _) = Running::start(&mut command);
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(20) {
-            if try_get(address, "/-/ready").is_ok_and(|(status, _)| status == 200) {
-                return (running, address);
-            }
-            if running.end_within(Duration::from_millis(20)).is_some() {
-                break;
-            }
-        }
-    }
-    panic!("the exporter does not come up");
 }
 
 #[test]

@@ -83,6 +83,13 @@ impl Told {
         )
     }
 
+    /// It is said so: exit code, verdict, how sure, what the processes did.
+    #[track_caller]
+    pub(crate) fn is(&self, code: i32, verdict: &str, sure: &str, processes: Option<&str>) {
+        let right = (code, verdict, sure, processes);
+        assert_eq!(self.summary(), right, "{}", self.json);
+    }
+
     /// Whether this witness moved; none if it could not be asked.
     pub(crate) fn moved(&self, witness: &str) -> Option<bool> {
         let all = self.run()["witnesses"].as_array().expect("witnesses");
@@ -179,8 +186,7 @@ fn a_silent_validation_that_reads_is_idle_and_healthy() {
     fake.scenario.write().expect("written");
     let library = fake.library.to_string_lossy().into_owned();
     let told = stage.look(&["--nvml.library", &library]);
-    let right = (0, "validation_idle", "sure", Some("work"));
-    assert_eq!(told.summary(), right, "{}", told.json);
+    told.is(0, "validation_idle", "sure", Some("work"));
     assert_eq!(told.pids(), set(&pids));
     let moved =
         ["log_bytes", "steps", "validation", "reads", "gpu_busy"].map(|name| told.moved(name));
@@ -191,10 +197,7 @@ fn a_silent_validation_that_reads_is_idle_and_healthy() {
     assert_eq!(told.next(), "", "nothing is to be done");
     assert_eq!(told.stderr, "", "no terminal, no progress line");
     // Its word does not hang on the ceilings: unseen, and at work.
-    assert_eq!(
-        stage.look_late().summary(),
-        (0, "validating", "sure", Some("work"))
-    );
+    stage.look_late().is(0, "validating", "sure", Some("work"));
 }
 
 #[test]
@@ -205,15 +208,9 @@ fn a_deadlock_is_not_told_before_it_is_late_and_then_by_time_alone() {
     let mut stage = Stage::new();
     let pids = stage.two(&format!("{TRAIN}{VALIDATE}hang()"));
     let early = stage.look(&[]);
-    let right = (3, "validating", "unsure", Some("still"));
-    assert_eq!(early.summary(), right, "{}", early.json);
+    early.is(3, "validating", "unsure", Some("still"));
     let late = stage.look_late();
-    assert_eq!(
-        late.summary(),
-        (1, "hung", "likely", Some("still")),
-        "{}",
-        late.json
-    );
+    late.is(1, "hung", "likely", Some("still"));
     assert_eq!(late.pids(), set(&pids));
     for pid in pids {
         let dump = format!("py-spy dump --pid {pid}");
@@ -235,20 +232,14 @@ fn a_stopped_rank_is_named_and_left_as_it_is() {
     let pids = stage.two(&format!("{TRAIN}hang()"));
     signal("STOP", &pids[1].to_string());
     let early = stage.look(&[]);
-    let right = (3, "training", "unsure", Some("still"));
-    assert_eq!(early.summary(), right, "{}", early.json);
+    early.is(3, "training", "unsure", Some("still"));
     assert!(
         early.why().contains("1 of 2 processes are stopped"),
         "{}",
         early.why()
     );
     let late = stage.look_late();
-    assert_eq!(
-        late.summary(),
-        (1, "lost_rank", "sure", Some("still")),
-        "{}",
-        late.json
-    );
+    late.is(1, "lost_rank", "sure", Some("still"));
     assert!(
         late.next().contains(&format!("kill -CONT {}\n", pids[1])),
         "{}",
@@ -271,17 +262,11 @@ fn a_spin_proves_nothing_until_three_ceilings_are_over() {
     let mut stage = Stage::new();
     let pid = stage.run(&format!("{TRAIN}ready()\nwhile True: pass"));
     let early = stage.look(&[]);
-    let right = (3, "training", "unsure", Some("busy"));
-    assert_eq!(early.summary(), right, "{}", early.json);
+    early.is(3, "training", "unsure", Some("busy"));
     let dump = format!("py-spy dump --native --pid {pid}");
     assert!(early.next().contains(&dump), "{}", early.next());
     let late = stage.look_late();
-    assert_eq!(
-        late.summary(),
-        (1, "hung", "likely", Some("busy")),
-        "{}",
-        late.json
-    );
+    late.is(1, "hung", "likely", Some("busy"));
 }
 
 #[test]
@@ -311,19 +296,9 @@ fn a_blocked_print_is_seen_whatever_the_clocks_say() {
     };
     stage::wait(blocked, || "a full pipe".to_owned());
     let early = stage.look(&[]);
-    assert_eq!(
-        early.summary(),
-        (3, "training", "unsure", Some("still")),
-        "{}",
-        early.json
-    );
+    early.is(3, "training", "unsure", Some("still"));
     let late = stage.look_late();
-    assert_eq!(
-        late.summary(),
-        (1, "hung", "likely", Some("still")),
-        "{}",
-        late.json
-    );
+    late.is(1, "hung", "likely", Some("still"));
     for told in [early, late] {
         assert!(
             told.why().contains("stood in a write to stdout"),
@@ -375,24 +350,14 @@ fn who_is_gone_is_told_from_who_was_never_there() {
 
     // It had ended before: then this node cannot tell.
     let gone = stage.look(&[]);
-    assert_eq!(
-        gone.summary(),
-        (4, "not_judged", "likely", None),
-        "{}",
-        gone.json
-    );
+    gone.is(4, "not_judged", "likely", None);
 
     // It had ended with a word.
     let mut log = fs::read_to_string(stage.log()).expect("a log");
     log += "INFO     Validation epoch 3/3 completed    trainer.py:756\n";
     fs::write(stage.log(), log).expect("written");
     let over = stage.look(&[]);
-    assert_eq!(
-        over.summary(),
-        (5, "finished", "sure", None),
-        "{}",
-        over.json
-    );
+    over.is(5, "finished", "sure", None);
     assert!(
         over.json["seconds"].as_f64() < Some(2.0),
         "there is nothing to wait for"
@@ -422,12 +387,7 @@ fn a_log_that_is_older_than_its_processes_convicts_nobody() {
         .status();
     assert!(old.expect("touch").success());
     let told = stage.look(&[]);
-    assert_eq!(
-        told.summary(),
-        (3, "hung", "unsure", Some("still")),
-        "{}",
-        told.json
-    );
+    told.is(3, "hung", "unsure", Some("still"));
     assert!(
         told.why().contains("began after the log's last word"),
         "{}",

@@ -5,13 +5,13 @@
 mod support;
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
-use support::{EXPORTER, Running, get, try_get, value};
+use support::{EXPORTER, get, serving, value};
 use tower::ServiceExt;
 use training_exporter::state::Shared;
 use training_exporter::web::router;
@@ -69,38 +69,9 @@ async fn each_path_answers() {
     assert_eq!(ask(&shared, "/-/ready").await.0, StatusCode::OK);
 }
 
-/// A free port; another process may take it in the moment between, which the retry of `serving` bears.
-fn free_port() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|l| l.local_addr())
-        .expect("a port")
-}
-
-fn serving(args: &[&str]) -> (Running, SocketAddr) {
-    for _ in 0..5 {
-        let address = free_port();
-        let mut command = Command::new(EXPORTER);
-        command
-            .args(args)
-            .args(["--web.listen-address", &address.to_string()])
-            .stderr(Stdio::null());
-        let (mut running, _) = Running::start(&mut command);
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(20) {
-            if try_get(address, "/-/ready").is_ok_and(|(status, _)| status == 200) {
-                return (running, address);
-            }
-            if running.end_within(Duration::from_millis(20)).is_some() {
-                break;
-            }
-        }
-    }
-    panic!("the exporter does not come up");
-}
-
 #[test]
 fn works_without_any_argument_and_ends_on_sigterm() {
-    let (mut running, address) = serving(&[]);
+    let (mut running, address) = serving(&[""; 0]);
     let (_, page) = get(address, "/");
     assert!(page.contains("No run was found"), "{page}");
     // An idle connection, and one that never ends its request, do not hold the end.

@@ -42,6 +42,7 @@ use self::ask::{Answer, Exporter, RunSaid};
 use self::looks::Sight;
 use self::report::{Diagnosis, Outcome, Report};
 use self::watch::Watch;
+use super::node::Node;
 use super::web::{PORT, addresses};
 use crate::config::{Config, LogSource};
 use crate::node::procfs::outlet::log_of;
@@ -108,21 +109,9 @@ pub struct Args {
     /// Folder of validation samples, for the log given; may be given several times.
     #[arg(long = "val.data", value_name = "DIR")]
     val_data: Vec<PathBuf>,
-    /// NVIDIA's library; without it the loader looks for libnvidia-ml.so.1.
-    #[arg(
-        long = "nvml.library",
-        value_name = "PATH",
-        env = "TRAINING_EXPORTER_NVML_LIBRARY"
-    )]
-    nvml_library: Option<PathBuf>,
-    /// Where the processes of this node are seen.
-    #[arg(
-        long = "path.procfs",
-        value_name = "DIR",
-        default_value = "/proc",
-        env = "TRAINING_EXPORTER_PATH_PROCFS"
-    )]
-    procfs: PathBuf,
+    /// This node.
+    #[command(flatten)]
+    node: Node,
 }
 
 /// From a second, which the kernel's clock ticks need, to an hour.
@@ -217,7 +206,7 @@ fn look_twice(
         let said = |name: &str| answer.as_ref().ok()?.run(name).cloned();
         let sight = |name: &String| Sight::new(said(name), watch, name);
         let mut sights: Vec<Sight> = names.iter().map(sight).collect();
-        stand(&mut sights, &args.procfs);
+        stand(&mut sights, &args.node.procfs);
         sights
     };
     let before = look(&ask());
@@ -318,11 +307,11 @@ impl Args {
         let Some(pid) = self.pid else {
             return Ok(None);
         };
-        let procfs = self.procfs.clone();
+        let procfs = self.node.procfs.clone();
         let found = within(GLANCE, move || log_of(&procfs, pid));
         let found = found.context("the file system of the process's log does not answer")?;
         match found {
-            Err(_) if !self.procfs.join(pid.to_string()).exists() => {
+            Err(_) if !self.node.procfs.join(pid.to_string()).exists() => {
                 bail!("there is no process {pid}")
             }
             Ok(Some(log)) => Ok(Some(log)),

@@ -8,11 +8,10 @@ use anyhow::Result;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::node::Node;
 use super::web::Web;
 use crate::config::{Config, LogSource};
-use crate::node::procfs::ProcFs;
-use crate::run::worker::NvmlWorker;
-use crate::run::{self, Pace, Sources};
+use crate::run::{self, Pace};
 use crate::state::Shared;
 use crate::web::{Settings, door};
 
@@ -51,21 +50,9 @@ pub struct Args {
         env = "TRAINING_EXPORTER_VAL_FILES"
     )]
     val_files: Option<u64>,
-    /// NVIDIA's library; without it the loader looks for libnvidia-ml.so.1.
-    #[arg(
-        long = "nvml.library",
-        value_name = "PATH",
-        env = "TRAINING_EXPORTER_NVML_LIBRARY"
-    )]
-    nvml_library: Option<PathBuf>,
-    /// Where the processes of this node are seen.
-    #[arg(
-        long = "path.procfs",
-        value_name = "DIR",
-        default_value = "/proc",
-        env = "TRAINING_EXPORTER_PATH_PROCFS"
-    )]
-    procfs: PathBuf,
+    /// This node.
+    #[command(flatten)]
+    node: Node,
     /// The server.
     #[command(flatten)]
     web: Web,
@@ -96,10 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
     let shared = Shared::default();
     let runtime = runtime()?;
     let listeners = runtime.block_on(args.web.listen())?;
-    let sources = Sources {
-        gpus: Some(Box::new(NvmlWorker::new(args.nvml_library.as_deref())?)),
-        processes: Some(Box::new(ProcFs::new(&args.procfs))),
-    };
+    let sources = args.node.sources()?;
     let threads = run::start(Arc::new(config), sources, Pace::default(), &shared)?;
     runtime.block_on(until_told(listeners, &shared, &settings, false))?;
     // A password that is being checked is not waited for.

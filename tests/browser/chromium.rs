@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -10,6 +10,8 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::{Error, Message, WebSocket};
+
+use super::support::chromium;
 
 /// How long an answer may take: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,20 +34,8 @@ impl Chromium {
     /// Starts it with an empty profile.
     pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().expect("a temporary folder");
-        let mut child = Command::new("chromium")
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-quic",
-                "--no-first-run",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-                "--hide-scrollbars",
-                "--remote-debugging-port=0",
-            ])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
+        let mut child = chromium(profile.path())
+            .args(["--hide-scrollbars", "--remote-debugging-port=0"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

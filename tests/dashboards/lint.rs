@@ -13,9 +13,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
-use training_exporter::state::metrics::all_metrics;
 
 use super::source::NAMES;
+use super::support::known_series;
 use super::words::verdicts;
 use super::{panels, shipped, text};
 
@@ -306,23 +306,7 @@ fn what_the_linter_is_told_to_bear_has_a_reason() {
 
 #[test]
 fn only_series_that_exist_are_asked_for() {
-    let mut known: BTreeSet<String> = ["up", "ALERTS"].map(str::to_owned).into();
-    for entry in all_metrics() {
-        if entry.kind == "summary" {
-            known.extend([
-                format!("{}_sum", entry.name),
-                format!("{}_count", entry.name),
-            ]);
-        }
-        known.insert(entry.name.to_owned());
-    }
-    let rules = fs::read_to_string("alerts/recording.rules.yml").expect("the rules");
-    let record = Regex::new(r"(?m)^ *- record: *(\S+)").expect("a pattern");
-    known.extend(
-        record
-            .captures_iter(&rules)
-            .map(|found| found[1].to_owned()),
-    );
+    let known = known_series();
     for name in NAMES {
         for (place, expr) in expressions(&shipped(name)) {
             let series = selectors(&expr);

@@ -76,19 +76,13 @@ fn an_exporter_that_saw_it_at_work_proves_a_deadlock() {
     };
     wait(works, || get(address, "/api/v1/runs").1);
     let healthy = ask(address, &[]);
-    let right = (0, "validating", "sure", Some("work"));
-    assert_eq!(healthy.summary(), right, "{}", healthy.json);
+    healthy.is(0, "validating", "sure", Some("work"));
     assert_eq!(healthy.json["source"], "exporter");
 
     fs::write(stage.path("hang"), "").expect("a file");
     verdict(address, "hung");
     let hung = ask(address, &["llama"]);
-    assert_eq!(
-        hung.summary(),
-        (1, "hung", "sure", Some("still")),
-        "{}",
-        hung.json
-    );
+    hung.is(1, "hung", "sure", Some("still"));
     assert_eq!(
         hung.pids(),
         super::set(&pids),
@@ -106,7 +100,7 @@ fn an_exporter_that_saw_it_at_work_proves_a_deadlock() {
     // The log leads to the same answer; a log that it does not follow is looked at alone.
     let log = stage.log().to_string_lossy().into_owned();
     let by_log = ask(address, &["--log.path", &log]);
-    assert_eq!(by_log.summary(), (1, "hung", "sure", Some("still")));
+    by_log.is(1, "hung", "sure", Some("still"));
     let other = stage.path("other.log").to_string_lossy().into_owned();
     fs::write(&other, "").expect("written");
     let alone = ask(address, &["--log.path", &other]);

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::stage::{Serving, plain, serve, until};
-use super::support::{EXPORTER, Running, value};
+use super::support::{EXPORTER, Running, free_port, value};
 
 fn fifo(path: &Path) {
     let made = Command::new("mkfifo").arg(path).status();
@@ -98,9 +98,7 @@ fn a_log_that_may_not_be_read_is_told() {
     let log = folder.path().join("secret.log");
     fs::write(&log, "INFO Training epoch 1/3 started\n").expect("written");
     open(&log, 0o000);
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|port| port.local_addr())
-        .expect("a port");
+    let free = free_port();
     let mut command = Command::new(&exporter);
     command
         .arg(format!("--log.path={}", log.display()))

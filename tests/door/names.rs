@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::stage::{Serving, plain, prometheus, serve, until};
-use super::support::{EXPORTER, pipe};
+use super::support::{EXPORTER, chromium, pipe};
 
 /// Each is the name of a run, of its user and of its team.
 const NAMES: [&str; 12] = [
@@ -192,20 +192,8 @@ fn a_browser_shows_them_and_runs_nothing() {
     let page = answer.text();
     assert!(!page.contains("unsafe-inline") && !page.contains('\0'));
     let profile = tempfile::tempdir().expect("a temporary folder");
-    let output = Command::new("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--enable-logging=stderr",
-            "--dump-dom",
-        ])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
+    let output = chromium(profile.path())
+        .args(["--enable-logging=stderr", "--dump-dom"])
         .arg(format!("http://{}/", serving.address))
         .output()
         .expect("tests/run.sh installs chromium");

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring,
 };
 
-use super::support::{EXPORTER, Running};
+use super::support::{EXPORTER, Running, free_port};
 
 /// A program that answers, and what it says of itself.
 pub(crate) struct Serving {
@@ -29,8 +29,7 @@ pub(crate) fn serve(prepare: impl FnOnce(&Path) -> Vec<String>) -> Serving {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let args = prepare(folder.path());
     for _ in 0..5 {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-        let address = free.expect("a port");
+        let address = free_port();
         let said = std::fs::File::create(folder.path().join("said")).expect("a file");
         let mut command = Command::new(EXPORTER);
         command
@@ -86,8 +85,7 @@ pub(crate) fn prometheus(serving: &Serving, how: &str) -> (Running, SocketAddr) 
     );
     std::fs::write(folder.join("prometheus.yml"), config).expect("written");
     for _ in 0..5 {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-        let address = free.expect("a port");
+        let address = free_port();
         let child = Command::new("prometheus")
             .current_dir(folder)
             .args([

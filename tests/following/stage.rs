@@ -1,11 +1,11 @@
 //! The exporter that follows some logs, started in whatever surroundings.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::support::{EXPORTER, Running, get, try_get, value};
+use super::support::{EXPORTER, Running, free_port, get, try_get, value};
 
 /// An exporter that answers.
 pub(crate) struct Exporter {
@@ -21,8 +21,7 @@ impl Exporter {
         let config = folder.join("config.yaml");
         std::fs::write(&config, format!("logs:\n{logs}")).expect("written");
         for _ in 0..5 {
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-            let address = free.expect("a port");
+            let address = free_port();
             let words: Vec<&str> = around.iter().copied().chain([EXPORTER]).collect();
             let mut command = Command::new(words[0]);
             command

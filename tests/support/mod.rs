@@ -2,8 +2,11 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -50,6 +53,70 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A free port; another process may take it in the moment between, so whoever listens there tries again.
+pub fn free_port() -> SocketAddr {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+    port.expect("a port")
+}
+
+/// The exporter on a port of its own, once it is ready.
+pub fn serving(args: &[impl AsRef<OsStr>]) -> (Running, SocketAddr) {
+    for _ in 0..5 {
+        let address = free_port();
+        let mut command = Command::new(EXPORTER);
+        command
+            .args(args)
+            .args(["--web.listen-address", &address.to_string()])
+            .stderr(Stdio::null());
+        let (mut running, _) = Running::start(&mut command);
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(20) {
+            if try_get(address, "/-/ready").is_ok_and(|(status, _)| status == 200) {
+                return (running, address);
+            }
+            if running.end_within(Duration::from_millis(20)).is_some() {
+                break;
+            }
+        }
+    }
+    panic!("the exporter does not come up");
+}
+
+/// A headless Chromium with this empty profile, which asks nobody for anything of its own.
+pub fn chromium(profile: &Path) -> Command {
+    let mut command = Command::new("chromium");
+    command.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]);
+    command.arg(format!("--user-data-dir={}", profile.display()));
+    command
+}
+
+/// The series that may be named: the exporter's metrics, what the recording rules make of them, and what Prometheus adds.
+pub fn known_series() -> BTreeSet<String> {
+    let mut known: BTreeSet<String> = ["up", "ALERTS"].map(str::to_owned).into();
+    for entry in training_exporter::state::metrics::all_metrics() {
+        if entry.kind == "summary" {
+            known.extend(["sum", "count"].map(|part| format!("{}_{part}", entry.name)));
+        }
+        known.insert(entry.name.to_owned());
+    }
+    for file in glob::glob("alerts/*.rules.yml").expect("a pattern") {
+        let rules = std::fs::read_to_string(file.expect("a path")).expect("rules");
+        let lines = rules.lines().map(str::trim);
+        let records = lines.filter_map(|line| line.strip_prefix("- record:"));
+        known.extend(records.map(|name| name.trim().to_owned()));
+    }
+    known
 }
 
 /// Asks for a path and returns status and body.

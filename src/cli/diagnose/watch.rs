@@ -12,10 +12,7 @@ use anyhow::Result;
 use super::ask::{Answer, RunSaid, is_named};
 use super::{Args, FIRST, TICK, clock};
 use crate::config::Config;
-use crate::node::gpu::Gpus;
 use crate::node::process::Witnessed;
-use crate::node::procfs::ProcFs;
-use crate::run::worker::NvmlWorker;
 use crate::run::{self, Pace, Sources, Threads};
 use crate::state::{Run, Shared, State};
 use crate::web::view::View;
@@ -36,8 +33,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Looks at everything, as an exporter would.
     pub(super) fn alone(config: Config, args: &Args) -> Result<Self> {
-        let gpus = Box::new(NvmlWorker::new(args.nvml_library.as_deref())?);
-        let watch = Self::start(Shared::default(), config, Some(gpus), args)?;
+        let watch = Self::start(Shared::default(), config, args.node.sources()?, args)?;
         watch.wait(FIRST, |state| {
             let read = state.runs.values().all(|run| run.log.lag == 0);
             state.exporter.ready && read && state.sources.contains_key("nvml")
@@ -63,23 +59,18 @@ impl Watch {
             run.info.log_path.clone_from(&said.log.path);
             shared.lock().runs.insert(said.run.clone(), run);
         }
-        let watch = Self::start(shared, config, None, args)?;
+        let sources = Sources {
+            gpus: None,
+            ..args.node.sources()?
+        };
+        let watch = Self::start(shared, config, sources, args)?;
         watch.wait(FIRST, |state| state.sources.contains_key("process"));
         Ok(watch)
     }
 
-    fn start(
-        shared: Shared,
-        mut config: Config,
-        gpus: Option<Box<dyn Gpus>>,
-        args: &Args,
-    ) -> Result<Self> {
+    fn start(shared: Shared, mut config: Config, sources: Sources, args: &Args) -> Result<Self> {
         let window = &mut config.limits.work_window;
         *window = window.min(PART * args.wait.as_secs_f64());
-        let sources = Sources {
-            gpus,
-            processes: Some(Box::new(ProcFs::new(&args.procfs))),
-        };
         let threads = run::start(Arc::new(config), sources, Pace::default(), &shared)?;
         Ok(Self {
             shared,
