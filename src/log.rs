@@ -9,6 +9,8 @@ mod envelope;
 pub mod follow;
 pub mod lines;
 pub mod listener;
+mod pattern;
 pub mod preset;
 pub mod reader;
+mod sieve;
 mod traceback;

@@ -47,15 +47,16 @@
 //! may be `last_epoch`, `last_step` and `last`, which name the last index.
 
 mod emit;
+pub(super) mod rule;
 
 use std::sync::Arc;
 
-use regex::{Regex, RegexSet};
 use serde::Deserialize;
 
 use super::lines::{Line, Lines};
-use crate::job::observation::Observation;
-use emit::{Emit, Emits};
+use super::pattern::Pattern;
+use super::sieve::Sifted;
+use rule::{Rule, Rules, Written};
 
 /// The rules of one framework, or of a layer that is common to many.
 #[derive(Debug)]
@@ -67,22 +68,9 @@ pub struct Preset {
     /// The preset whose rules it takes over.
     pub extends: Option<Arc<Preset>>,
     /// Patterns of lines that show this framework.
-    pub detect: Vec<String>,
-    detects: RegexSet,
-    set: RegexSet,
-    rules: Vec<Compiled>,
+    pub(super) detect: Vec<Pattern>,
+    rules: Vec<Arc<Rule>>,
     samples: Vec<Sample>,
-}
-
-/// A checked rule.
-#[derive(Clone, Debug)]
-struct Compiled {
-    /// The pattern as its author wrote it.
-    written: String,
-    when: Regex,
-    unless: Option<Regex>,
-    nested: Option<bool>,
-    emit: Vec<Emit>,
 }
 
 /// The file's form.
@@ -99,17 +87,8 @@ struct File {
     /// Lines that fit one of these choose this preset.
     #[serde(default)]
     detect: Vec<String>,
-    rules: Vec<Rule>,
+    rules: Vec<Written>,
     samples: Vec<Sample>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rule {
-    when: String,
-    unless: Option<String>,
-    nested: Option<bool>,
-    emit: Emits,
 }
 
 /// Bytes as the framework writes them, and what must be read from them.
@@ -148,17 +127,15 @@ impl Preset {
             .map_or(Vec::new(), |base| base.rules.clone());
         for rule in file.rules {
             let when = rule.when.clone();
-            rules.push(rule.compile().map_err(|e| format!("rule `{when}`: {e}"))?);
+            let rule = rule.check().map_err(|e| format!("rule `{when}`: {e}"))?;
+            rules.push(Arc::new(rule));
         }
-        let patterns: Vec<&str> = rules.iter().map(|rule| rule.when.as_str()).collect();
-        let detect: Vec<String> = file.detect.iter().map(|pattern| ascii(pattern)).collect();
-        let detects = RegexSet::new(&detect).map_err(|e| format!("detect: {e}"))?;
+        let detect = file.detect.iter().map(|pattern| Pattern::parse(pattern));
+        let detect: Result<Vec<Pattern>, String> = detect.collect();
         Ok(Self {
             name: file.name,
             layer: file.layer,
-            set: RegexSet::new(patterns).map_err(|e| e.to_string())?,
-            detect,
-            detects,
+            detect: detect.map_err(|e| format!("detect: {e}"))?,
             extends,
             rules,
             samples: file.samples,
@@ -175,54 +152,48 @@ impl Preset {
 
     /// This line speaks for this framework.
     pub fn detects(&self, line: &Line<'_>) -> bool {
-        self.detects.is_match(line.text)
+        self.detect
+            .iter()
+            .any(|pattern| pattern.is_match(line.text))
     }
 
-    /// What the line says, in the order of the rules.
-    pub fn read(&self, line: &Line<'_>, said: &mut dyn FnMut(Observation)) {
-        for index in self.set.matches(line.text) {
-            let rule = &self.rules[index];
-            if !rule.admits(line) {
-                continue;
-            }
-            for found in rule.when.captures_iter(line.text) {
-                let end = found.get(0).map_or(0, |all| all.end());
-                if end > line.seen {
-                    rule.emit
-                        .iter()
-                        .filter_map(|emit| emit.fill(&found, line.rank))
-                        .for_each(&mut *said);
-                }
-            }
+    /// Its rules and those of the layers, by which a log is read.
+    pub(super) fn rules_with(&self, layers: &[Arc<Self>]) -> Rules {
+        let layers = layers.iter().flat_map(|layer| &layer.rules);
+        Rules::new(self.rules.iter().chain(layers).cloned().collect())
+    }
+
+    /// Builds all patterns that are its own; what is too large is refused.
+    pub(super) fn build(&self) -> Result<(), String> {
+        let rules = self.rules.iter().flat_map(|rule| rule.patterns());
+        for pattern in rules.chain(&self.detect) {
+            let written = &pattern.written;
+            pattern
+                .build()
+                .map_err(|e| format!("pattern `{written}`: {e}"))?;
         }
+        Ok(())
     }
 
     /// Which rules fit the line, what they took from it and what they say.
     pub fn explain(&self, line: &Line<'_>) -> Vec<Explained> {
-        let fitting = self.set.matches(line.text).into_iter();
-        let fitting = fitting.map(|index| &self.rules[index]);
-        fitting
-            .filter(|rule| rule.admits(line))
-            .flat_map(|rule| {
-                rule.when.captures_iter(line.text).map(|found| Explained {
-                    when: rule.written.clone(),
-                    matched: found[0].to_owned(),
-                    captures: rule
-                        .when
-                        .capture_names()
-                        .flatten()
-                        .filter_map(|name| {
-                            Some((name.to_owned(), found.name(name)?.as_str().to_owned()))
-                        })
+        let mut all = Vec::new();
+        for rule in &self.rules {
+            rule.matches(line, &mut |taken| {
+                let mut said = Vec::new();
+                rule.says(taken, line.rank, &mut |what| said.push(what.to_string()));
+                let captures = taken.captures();
+                all.push(Explained {
+                    when: rule.when.written.clone(),
+                    matched: taken.all().to_owned(),
+                    captures: captures
+                        .map(|(name, value)| (name.to_owned(), value.to_owned()))
                         .collect(),
-                    said: rule
-                        .emit
-                        .iter()
-                        .filter_map(|emit| Some(emit.fill(&found, line.rank)?.to_string()))
-                        .collect(),
-                })
-            })
-            .collect()
+                    said,
+                });
+            });
+        }
+        all
     }
 
     /// Runs the samples: each must give exactly what it says.
@@ -233,10 +204,12 @@ impl Preset {
                 self.name
             ));
         }
+        let rules = self.rules_with(&[]);
         for Sample { line, gives } in &self.samples {
-            let mut got = Vec::new();
-            let mut each =
-                |line: Line<'_>| self.read(&line, &mut |said| got.push(said.to_string()));
+            let (mut got, mut sifted) = (Vec::new(), Sifted::default());
+            let mut each = |line: Line<'_>| {
+                rules.read(&line, &mut sifted, &mut |said| got.push(said.to_string()));
+            };
             let mut lines = Lines::default();
             lines.push(line.as_bytes(), &mut each);
             lines.rest(&mut each);
@@ -249,56 +222,6 @@ impl Preset {
         }
         Ok(())
     }
-}
-
-impl Rule {
-    fn compile(self) -> Result<Compiled, String> {
-        let pattern = |text: &str| Regex::new(&ascii(text)).map_err(|e| e.to_string());
-        let when = pattern(&self.when)?;
-        for emit in &self.emit.0 {
-            emit.check(&when)?;
-        }
-        Ok(Compiled {
-            written: self.when,
-            when,
-            unless: self.unless.as_deref().map(pattern).transpose()?,
-            nested: self.nested,
-            emit: self.emit.0,
-        })
-    }
-}
-
-impl Compiled {
-    /// Nothing beside the pattern speaks against this line.
-    fn admits(&self, line: &Line<'_>) -> bool {
-        self.nested.is_none_or(|nested| nested == line.nested)
-            && !self
-                .unless
-                .as_ref()
-                .is_some_and(|not| not.is_match(line.text))
-    }
-}
-
-/// The pattern with `\b`, `\d`, `\s` and `\w` in their ASCII sense. Logs count in ASCII, and a Unicode word boundary
-/// would take the fast engines away from every line with a bar's glyphs in it.
-fn ascii(pattern: &str) -> String {
-    let mut plain = String::with_capacity(pattern.len());
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            plain.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('b') => plain.push_str(r"(?-u:\b)"),
-            Some('d') => plain.push_str("[0-9]"),
-            Some('s') => plain.push_str(r"[\t ]"),
-            Some('w') => plain.push_str("[0-9A-Za-z_]"),
-            Some(other) => plain.extend(['\\', other]),
-            None => plain.push('\\'),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -10,10 +10,11 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::{Arc, OnceLock};
 
 use include_dir::{Dir, include_dir};
-use regex::RegexSet;
 
 use super::lines::Line;
 use super::preset::Preset;
+use super::preset::rule::Rules;
+use super::sieve::{Sieve, Sifted};
 use super::traceback::Tracebacks;
 use crate::job::Phase;
 use crate::job::observation::Observation;
@@ -30,15 +31,19 @@ static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/presets");
 #[derive(Debug, Default)]
 pub struct Presets {
     all: Vec<Arc<Preset>>,
-    detection: OnceLock<Arc<Detection>>,
+    together: OnceLock<Arc<Together>>,
 }
 
-/// The patterns that show frameworks, as one set.
+/// The presets as the readers share them.
 #[derive(Debug)]
-struct Detection {
-    set: RegexSet,
-    /// Whose each pattern is.
-    owners: Vec<Arc<Preset>>,
+struct Together {
+    layers: Vec<Arc<Preset>>,
+    /// Which preset a log may be of, with the rules that read it then, made when one is.
+    frameworks: Vec<(Arc<Preset>, OnceLock<Rules>)>,
+    generic: usize,
+    /// The patterns that show frameworks: whose each is, and its number there.
+    detection: Vec<(usize, usize)>,
+    sieve: Sieve,
 }
 
 impl Presets {
@@ -56,7 +61,7 @@ impl Presets {
                 if Preset::base_of(text).is_some_and(|base| presets.named(&base).is_none()) {
                     return true;
                 }
-                let preset = presets.parse(text);
+                let preset = Preset::parse(text, &|name| presets.named(name));
                 presets.add(preset.unwrap_or_else(|e| panic!("{}: {e}", path.display())));
                 false
             });
@@ -67,7 +72,9 @@ impl Presets {
 
     /// Reads a preset, which may extend one of these.
     pub fn parse(&self, yaml: &str) -> Result<Preset, String> {
-        Preset::parse(yaml, &|name| self.named(name))
+        let preset = Preset::parse(yaml, &|name| self.named(name))?;
+        preset.build()?;
+        Ok(preset)
     }
 
     /// All of them.
@@ -92,50 +99,91 @@ impl Presets {
     pub fn add(&mut self, preset: Preset) {
         self.all.retain(|known| known.name != preset.name);
         self.all.push(Arc::new(preset));
-        self.detection = OnceLock::new();
+        self.together = OnceLock::new();
     }
 
     /// A reader for one log; `named` overrides what the log itself shows.
     pub fn reader(&self, named: Option<Arc<Preset>>) -> Reader {
-        let layers = self.all.iter().filter(|preset| preset.layer);
-        let layers = layers.cloned().collect();
-        let generic = self.named(GENERIC).expect("the generic preset is built in");
-        let detection = self.detection.get_or_init(|| Arc::new(self.detection()));
+        let together = self.together.get_or_init(|| Arc::new(self.together()));
+        let mut together = together.clone();
+        let chosen = named.map(|named| {
+            together.place(&named).unwrap_or_else(|| {
+                // A preset of one's own, which is none of these.
+                let mut with = Self {
+                    all: self.all.clone(),
+                    ..Self::default()
+                };
+                with.all.push(named);
+                together = Arc::new(with.together());
+                together.frameworks.len() - 1
+            })
+        });
         Reader {
-            young: if named.is_some() { 0 } else { YOUNG },
-            chosen: named,
-            generic,
-            layers,
-            detection: detection.clone(),
+            young: if chosen.is_some() { 0 } else { YOUNG },
+            chosen,
+            together,
             evidence: BTreeSet::new(),
+            sifted: Sifted::default(),
+            shown: Sifted::default(),
             tracebacks: Tracebacks::default(),
             heard: HashMap::new(),
         }
     }
 
-    fn detection(&self) -> Detection {
-        let candidates = self.all.iter().filter(|preset| !preset.layer);
-        let (patterns, owners): (Vec<&str>, Vec<_>) = candidates
-            .flat_map(|preset| preset.detect.iter().map(|p| (p.as_str(), preset.clone())))
-            .unzip();
-        Detection {
-            set: RegexSet::new(patterns).expect("each was checked"),
-            owners,
+    fn together(&self) -> Together {
+        let (layers, frameworks): (Vec<_>, Vec<_>) =
+            self.all.iter().cloned().partition(|preset| preset.layer);
+        let detection: Vec<(usize, usize)> = frameworks
+            .iter()
+            .enumerate()
+            .flat_map(|(place, preset)| (0..preset.detect.len()).map(move |n| (place, n)))
+            .collect();
+        let sieve = Sieve::new(
+            frameworks
+                .iter()
+                .flat_map(|preset| &preset.detect)
+                .map(|pattern| &pattern.needs),
+        );
+        let generic = frameworks.iter().position(|preset| preset.name == GENERIC);
+        Together {
+            layers,
+            generic: generic.expect("the generic preset is built in"),
+            frameworks: frameworks
+                .into_iter()
+                .map(|preset| (preset, OnceLock::new()))
+                .collect(),
+            detection,
+            sieve,
         }
+    }
+}
+
+impl Together {
+    fn place(&self, preset: &Arc<Preset>) -> Option<usize> {
+        self.frameworks
+            .iter()
+            .position(|(known, _)| Arc::ptr_eq(known, preset))
+    }
+
+    fn rules(&self, place: usize) -> &Rules {
+        let (preset, rules) = &self.frameworks[place];
+        rules.get_or_init(|| preset.rules_with(&self.layers))
     }
 }
 
 /// Reads the lines of one log.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    chosen: Option<Arc<Preset>>,
-    generic: Arc<Preset>,
-    layers: Vec<Arc<Preset>>,
-    detection: Arc<Detection>,
+    together: Arc<Together>,
+    /// Its place among them.
+    chosen: Option<usize>,
     /// The patterns that were seen.
     evidence: BTreeSet<usize>,
     /// For so many lines the choice is open; it is as long as nothing is chosen.
     young: u32,
+    sifted: Sifted,
+    /// The same of the patterns that show frameworks.
+    shown: Sifted,
     tracebacks: Tracebacks,
     heard: HashMap<Kind, u64>,
 }
@@ -149,59 +197,82 @@ impl Reader {
         if self.young > 0 {
             self.detect(line);
         }
-        let chosen = self.chosen.as_ref().unwrap_or(&self.generic);
+        let rules = self
+            .together
+            .rules(self.chosen.unwrap_or(self.together.generic));
         let heard = &mut self.heard;
-        for preset in std::iter::once(chosen).chain(&self.layers) {
-            preset.read(line, &mut |what| {
-                if hears(heard, &what, line.rank) {
-                    said(what);
-                }
-            });
-        }
+        rules.read(line, &mut self.sifted, &mut |what| {
+            if hears(heard, &what, line.rank) {
+                said(what);
+            }
+        });
         self.tracebacks.read(line).into_iter().for_each(said);
     }
 
     /// Which presets read this log at present, in their order.
     pub fn presets(&self) -> impl Iterator<Item = &Preset> {
-        let chosen = self.chosen.as_ref().unwrap_or(&self.generic);
-        std::iter::once(chosen).chain(&self.layers).map(Arc::as_ref)
+        let chosen = self.chosen.unwrap_or(self.together.generic);
+        let chosen = &self.together.frameworks[chosen].0;
+        std::iter::once(chosen)
+            .chain(&self.together.layers)
+            .map(Arc::as_ref)
     }
 
     /// The framework, once it is known.
     pub fn framework(&self) -> Option<&str> {
-        self.chosen.as_ref().map(|preset| preset.name.as_str())
+        let (preset, _) = &self.together.frameworks[self.chosen?];
+        Some(&preset.name)
     }
 
     fn detect(&mut self, line: &Line<'_>) {
         if self.chosen.is_some() {
             self.young -= 1;
         }
+        let Together {
+            frameworks,
+            detection,
+            sieve,
+            ..
+        } = self.together.as_ref();
+        let pattern = |index: usize| {
+            let (place, n) = detection[index];
+            &frameworks[place].0.detect[n]
+        };
         let before = self.evidence.len();
-        self.evidence.extend(self.detection.set.matches(line.text));
+        for &index in sieve.sift(&mut self.shown, line) {
+            let index = index as usize;
+            if !self.evidence.contains(&index) && pattern(index).is_match(line.text) {
+                self.evidence.insert(index);
+            }
+        }
         if self.evidence.len() == before {
             return;
         }
         let mut scores: BTreeMap<&str, usize> = BTreeMap::new();
-        for &index in &self.evidence {
-            *scores
-                .entry(&self.detection.owners[index].name)
-                .or_default() += 1;
+        let owner = |index: &usize| detection[*index].0;
+        for index in &self.evidence {
+            *scores.entry(&frameworks[owner(index)].0.name).or_default() += 1;
         }
         // What speaks for a preset speaks for those that extend it, once something of their own does.
-        let score = |preset: &Preset| {
+        let score = |place: usize| {
             let mut all = 0;
-            let mut next = Some(preset);
+            let mut next = Some(frameworks[place].0.as_ref());
             while let Some(this) = next {
                 all += scores.get(this.name.as_str()).copied().unwrap_or(0);
                 next = this.extends.as_deref();
             }
             all
         };
-        let now = self.chosen.as_ref().map_or(0, |chosen| score(chosen));
-        let owners = self.evidence.iter().map(|&i| &self.detection.owners[i]);
-        let best = owners.rev().max_by_key(|preset| score(preset));
-        if let Some(best) = best.filter(|best| score(best) > now) {
-            self.chosen = Some(best.clone());
+        let now = self.chosen.map_or(0, score);
+        let best = self
+            .evidence
+            .iter()
+            .rev()
+            .map(owner)
+            .max_by_key(|&place| score(place));
+        if let Some(best) = best.filter(|&best| score(best) > now) {
+            self.chosen = Some(best);
+            self.sifted = Sifted::default();
         }
     }
 }
@@ -249,6 +320,7 @@ mod tests {
     #[test]
     fn every_preset_proves_itself() {
         for preset in Presets::built_in().all() {
+            preset.build().unwrap_or_else(|e| panic!("{e}"));
             preset.prove().unwrap_or_else(|e| panic!("{e}"));
         }
     }

@@ -3,13 +3,14 @@
 //! Captures that count from 0 end in `0` (`epoch0`, `step0`, `done0`), totals that are a last index are `last_epoch`,
 //! `last_step` and `last`: what comes out counts from 1.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use regex::{Captures, Regex};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::job::Phase;
 use crate::job::observation::{Ended, Fault, Observation, Progress, Recompile};
+use crate::log::pattern::{Pattern, Taken};
 
 /// A word, or a list of them.
 #[derive(Debug)]
@@ -79,10 +80,9 @@ impl Emit {
         }
     }
 
-    pub(super) fn check(&self, regex: &Regex) -> Result<(), String> {
-        let has = |name: &str| regex.capture_names().flatten().any(|n| n == name);
+    pub(super) fn check(&self, when: &Pattern) -> Result<(), String> {
         for group in self.needs() {
-            if !group.iter().any(|name| has(name)) {
+            if !group.iter().any(|name| when.has(name)) {
                 return Err(format!(
                     "emits {self:?}, which needs the capture (?<{}>..)",
                     group.join(">..) or (?<")
@@ -91,7 +91,7 @@ impl Emit {
         }
         if let Self::Value(name) = self
             && name.contains("{k}")
-            && !has("k")
+            && !when.has("k")
         {
             return Err(format!(
                 "the value's name `{name}` needs the capture (?<k>..)"
@@ -101,11 +101,11 @@ impl Emit {
     }
 
     /// The observation; nothing if a number cannot be read as one. The line's rank counts where the match tells none.
-    pub(super) fn fill(&self, found: &Captures<'_>, line_rank: Option<u64>) -> Option<Observation> {
-        let text = |name: &str| found.name(name).map(|m| m.as_str());
+    pub(super) fn fill(&self, found: &Taken<'_>, line_rank: Option<u64>) -> Option<Observation> {
+        let text = |name: &str| found.name(name);
         let count = |name: &str| text(name).and_then(count);
         let one_based = |name: &str, zero: &str| count(name).or_else(|| count(zero).map(|n| n + 1));
-        let number = |name: &str| text(name)?.replace(',', "").parse::<f64>().ok();
+        let number = |name: &str| plain(text(name)?).parse::<f64>().ok();
         let progress = || {
             Some(Progress {
                 done: one_based("done", "done0")?,
@@ -191,7 +191,7 @@ impl Emit {
 
 /// A count as logs print it: `412`, `1,710`, `1.2k`.
 pub(super) fn count(text: &str) -> Option<u64> {
-    let digits = text.replace(',', "");
+    let digits = plain(text);
     let (number, scale) = match digits.as_bytes().last()? {
         b'k' | b'K' => (&digits[..digits.len() - 1], 1e3),
         b'M' => (&digits[..digits.len() - 1], 1e6),
@@ -201,6 +201,15 @@ pub(super) fn count(text: &str) -> Option<u64> {
     };
     let value: f64 = number.parse().ok()?;
     Some((value * scale) as u64)
+}
+
+/// A number without the commas between its thousands.
+fn plain(text: &str) -> Cow<'_, str> {
+    if text.contains(',') {
+        Cow::Owned(text.replace(',', ""))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 impl<'de> Deserialize<'de> for Emits {

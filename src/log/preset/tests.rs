@@ -62,3 +62,30 @@ fn counts_as_logs_print_them() {
         assert_eq!(count(text), value, "{text}");
     }
 }
+
+#[test]
+fn what_is_sifted_out_would_have_matched_nothing() {
+    let presets = crate::log::reader::Presets::built_in();
+    for preset in presets.all() {
+        let (rules, mut sifted) = (preset.rules_with(&[]), Sifted::default());
+        let mut lines = Lines::default();
+        let mut each = |line: Line<'_>| {
+            let mut got = Vec::new();
+            rules.read(&line, &mut sifted, &mut |said| got.push(said.to_string()));
+            let all = preset.explain(&line).into_iter();
+            let all: Vec<String> = all.flat_map(|found| found.said).collect();
+            assert_eq!(got, all, "{}: {line:?}", preset.name);
+        };
+        for other in presets.all() {
+            // Its own come in pieces, so that each line also grows.
+            let own = other.name == preset.name;
+            for Sample { line, .. } in &other.samples {
+                for piece in line.as_bytes().chunks(if own { 7 } else { line.len() }) {
+                    lines.push(piece, &mut each);
+                    lines.rest(&mut each);
+                }
+                lines.push(b"\n", &mut each);
+            }
+        }
+    }
+}
