@@ -22,7 +22,7 @@ pub struct Plain<'a> {
 pub fn plain(raw: &[u8]) -> Plain<'_> {
     if memchr::memchr3(ESC, 0, 0x08, raw).is_none() {
         return Plain {
-            text: String::from_utf8_lossy(raw),
+            text: decoded(raw),
             nested: false,
         };
     }
@@ -45,9 +45,16 @@ pub fn plain(raw: &[u8]) -> Plain<'_> {
         };
     }
     Plain {
-        text: Cow::Owned(String::from_utf8_lossy(&text).into_owned()),
+        text: Cow::Owned(
+            String::from_utf8(text).unwrap_or_else(|e| decoded(e.as_bytes()).into_owned()),
+        ),
         nested,
     }
+}
+
+/// Whole text is told at a glance, which the lossy decoder does not take.
+fn decoded(raw: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(raw).map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed)
 }
 
 /// `ESC [ A`, with or without a number of lines.

@@ -74,9 +74,10 @@ impl Labels {
         for _ in 0..LAYERS {
             let rest = &line[header.length..];
             let forms = match rest.first() {
-                Some(b'[') => &SURE[1..3],
+                Some(b'[') if rest.get(1).is_some_and(u8::is_ascii_digit) => &SURE[2..3],
+                Some(b'[') => &SURE[1..2],
                 Some(b'(' | 0x1b) => &SURE[3..4],
-                Some(b'A'..=b'Z') => &SURE[4..],
+                Some(b'A'..=b'Z') if rest.get(3) == Some(&b' ') => &SURE[4..],
                 Some(b'0'..=b'9') if rest.get(10) == Some(&b'T') => &SURE[..],
                 _ => &[],
             };
@@ -113,7 +114,12 @@ impl Labels {
 
     /// The label of this line, if this log is believed to have labels.
     fn label<'a>(&mut self, rest: &'a [u8], whole: bool) -> Option<regex::bytes::Captures<'a>> {
-        let found = LABEL.is_match(rest).then(|| LABEL.captures(rest)).flatten();
+        let word = rest.trim_ascii_start();
+        let end = word
+            .iter()
+            .position(|&b| !(b.is_ascii_alphanumeric() || b"_.-".contains(&b)));
+        let labelled = end.is_some_and(|end| word[end] == b':');
+        let found = labelled.then(|| LABEL.captures(rest)).flatten();
         if self.believed || !whole {
             return found.filter(|_| self.believed);
         }
@@ -157,7 +163,7 @@ pub(super) fn docker(line: &[u8]) -> Option<(Header, Vec<u8>)> {
 
 /// A log daemon writes control bytes as `#` and three octal digits: their bytes again, if there are any.
 pub(super) fn octal(line: &[u8]) -> Option<Vec<u8>> {
-    let first = memchr::memmem::find(line, b"#0")?;
+    let first = memchr::memchr_iter(b'#', line).find(|&at| line.get(at + 1) == Some(&b'0'))?;
     let control = |code: &[u8]| match code {
         b"#010" => Some(0x08),
         b"#011" => Some(b'\t'),

@@ -188,8 +188,10 @@ impl Open {
         }
         self.file.seek(SeekFrom::Start(self.offset))?;
         buffer.resize(CHUNK, 0);
+        // The first turn is short: a long log is then begun at its end.
+        let most = if self.offset == 0 { CHUNK } else { TURN };
         let mut turn = 0;
-        while turn < TURN {
+        while turn < most {
             let n = match self.file.read(buffer) {
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,

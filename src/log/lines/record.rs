@@ -29,7 +29,7 @@ impl Record {
             )
             .expect("a constant pattern")
         });
-        if !plain.starts_with(['[', ' ']) {
+        if !may_be_head(plain.as_bytes()) {
             return None;
         }
         let found = HEAD.captures(plain)?;
@@ -68,6 +68,21 @@ impl Record {
         self.text.push_str(piece);
         self.broken = is_broken(piece, self.width);
     }
+}
+
+/// A level stands behind what may be a time: a cheap look before the pattern's.
+fn may_be_head(plain: &[u8]) -> bool {
+    let window = &plain[..plain.len().min(28)];
+    let time = match plain.first() {
+        Some(b'[') => memchr::memchr(b']', window).map(|at| at + 1),
+        Some(b' ') => window.iter().position(|&b| b != b' ').map(|at| at - 1),
+        _ => None,
+    };
+    let level = time.and_then(|at| plain.get(at + 1..));
+    level.is_some_and(|level| {
+        let levels: [&[u8]; 5] = [b"DEBUG ", b"INFO ", b"WARNING ", b"ERROR ", b"CRITICAL "];
+        levels.iter().any(|name| level.starts_with(name))
+    })
 }
 
 /// Rich breaks a word only where it is longer than a line, and then fills the line with it.
