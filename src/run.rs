@@ -6,7 +6,9 @@
 
 mod files;
 mod followed;
+mod lanes;
 mod looks;
+mod mounts;
 mod watch;
 pub mod worker;
 
@@ -71,7 +73,7 @@ pub struct Sources {
 
 /// Why a waiting thread goes on.
 enum Wake {
-    /// A watched folder has changed.
+    /// A watched folder has changed, or a file system has answered.
     Files,
     /// The program ends.
     Stop,

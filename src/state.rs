@@ -21,8 +21,11 @@ use crate::node::gpu::{Baselines, Gpu, GpuState};
 use crate::node::process::Witnessed;
 use history::History;
 
-/// A round of the file thread takes less than a second; after so many it hangs in a read.
-const STALL: f64 = 15.0;
+/// A round of the file thread, and a read of a log, takes less than a second; after so many it hangs.
+pub const STALL: f64 = 15.0;
+
+/// A log whose file system is silent for longer teaches nothing, in seconds.
+pub const SILENT: f64 = 1.0;
 
 /// The state, shared by the source threads and the server.
 #[derive(Clone, Debug, Default)]
@@ -137,8 +140,14 @@ pub struct Info {
 pub struct Log {
     /// It is open and can be read.
     pub up: bool,
-    /// The file thread hangs, perhaps in another log: what is known of this one is old.
+    /// Its file system does not answer, or the file thread hangs: what is known of it is old.
     pub stalled: bool,
+    /// Since when its file system has been asked; absent while nothing is asked.
+    pub asked: Option<Unix>,
+    /// Where that is mounted.
+    pub mount: String,
+    /// Why it is only looked at every second, where no event tells of a change.
+    pub polled: Option<String>,
     /// Why not.
     pub error: Option<String>,
     /// Bytes in the file that are not read yet.
@@ -157,6 +166,13 @@ pub struct Log {
     pub last_write: Option<Unix>,
     /// How it grows.
     pub blocks: Blocks,
+}
+
+impl Log {
+    /// For how many seconds its file system has not answered.
+    pub fn silent_for(&self, now: Unix) -> f64 {
+        self.asked.map_or(0.0, |since| now - since)
+    }
 }
 
 impl Run {
@@ -254,10 +270,13 @@ impl Run {
 }
 
 impl State {
-    /// The file thread is at work at `now`: time goes by for all runs.
+    /// The file thread is at work at `now`: time goes by for all runs but those whose file system is silent.
     pub fn tick(&mut self, now: Unix) {
         self.files_at_work = Some(now);
         for run in self.runs.values_mut() {
+            if run.log.silent_for(now) > SILENT {
+                continue;
+            }
             let suspended = run.processes.as_ref().is_some_and(Witnessed::suspended);
             if run.job.tick(now, suspended) {
                 run.log.blocks = Blocks::default();
@@ -267,20 +286,19 @@ impl State {
         }
     }
 
-    /// The file thread hangs in one log: nothing is known of any.
+    /// The file thread hangs: nothing is known of any log.
     pub fn stalled(&self, now: Unix) -> bool {
         self.files_at_work.is_some_and(|at| now - at > STALL)
     }
 
-    /// Marks all runs if the file thread hangs.
+    /// Marks the runs whose file system does not answer, and all runs if the file thread hangs.
     pub fn check_stall(&mut self, now: Unix) {
         let stalled = self.stalled(now);
-        self.runs
-            .values_mut()
-            .for_each(|run| run.log.stalled = stalled);
+        for run in self.runs.values_mut() {
+            run.log.stalled = stalled || run.log.silent_for(now) > STALL;
+        }
         if stalled {
-            let error =
-                "a log or its file system does not answer: no log is read meanwhile".to_owned();
+            let error = "the thread that follows logs hangs: no log is read meanwhile".to_owned();
             self.record_source("log", Err(error), 0.0, now);
         }
     }

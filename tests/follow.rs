@@ -144,6 +144,33 @@ fn a_cut_file_is_read_from_its_new_beginning() {
     }
 }
 
+/// As the attribute cache of a network file system tells it: the size of a moment ago, after a newer one.
+#[test]
+fn a_far_file_that_seems_shorter_for_a_moment_is_not_read_twice() {
+    let mut stage = Stage::new();
+    stage.follower = Follower::new(&stage.log).far();
+    append(&stage.log, "12345678\nmore\n");
+    assert_eq!(stage.look(), "12345678\nmore\n");
+    let file = appending(&stage.log);
+    for _ in 0..3 {
+        file.set_len(9).expect("the old size");
+        assert_eq!(stage.look(), "");
+        append(&stage.log, "more\n");
+        assert_eq!(stage.look(), "");
+    }
+    append(&stage.log, "new\n");
+    assert_eq!(stage.look(), "new\n");
+    file.set_len(9).expect("cut");
+    let looks: Vec<String> = (0..5).map(|_| stage.look()).collect();
+    assert_eq!(looks, ["", "", "", "", "<cut>12345678\n"]);
+    fs::write(&stage.log, "other\n").expect("written anew");
+    assert_eq!(
+        stage.look(),
+        "<cut>other\n",
+        "what begins otherwise was cut"
+    );
+}
+
 /// A writer that did not open for appending writes on where it was: nothing but zeros is before that.
 #[test]
 fn a_hole_of_zeros_is_no_line_and_hides_none() {

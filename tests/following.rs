@@ -2,7 +2,17 @@
 //! that never answer.
 
 #![expect(clippy::disallowed_methods, reason = "it starts programs and waits")]
+#![expect(
+    clippy::print_stderr,
+    reason = "says what it could not show, and what it measured"
+)]
 
+#[path = "following/dead.rs"]
+mod dead;
+#[path = "following/limits.rs"]
+mod limits;
+#[path = "following/many.rs"]
+mod many;
 #[path = "following/rotated.rs"]
 mod rotated;
 #[path = "following/stage.rs"]

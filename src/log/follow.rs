@@ -21,6 +21,8 @@ use std::time::UNIX_EPOCH;
 /// The most that is read of one file in one look, so that a log of gigabytes starves no other.
 const TURN: usize = 4 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
+/// The attributes of a network file system are kept for some seconds, and a look is made each second.
+const DOUBTS: u32 = 4;
 /// So many first bytes tell one file from another.
 const HEAD: usize = 256;
 
@@ -41,6 +43,8 @@ pub struct Follower {
     path: PathBuf,
     open: Option<Open>,
     buffer: Vec<u8>,
+    /// So many looks in a row a file must be shorter before it is believed to be cut.
+    doubts: u32,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,8 @@ struct Open {
     modified: f64,
     /// Nothing but zeros came: the hole that a writer leaves before it where its file was cut.
     hole: bool,
+    /// So many looks in a row said that it is shorter than what was read of it.
+    shorter: u32,
     /// Its first bytes: a file that was cut and filled again beyond `offset` begins otherwise.
     head: Vec<u8>,
 }
@@ -90,6 +96,15 @@ impl Follower {
             path: path.to_owned(),
             open: None,
             buffer: Vec::new(),
+            doubts: 0,
+        }
+    }
+
+    /// The file is on another machine: its size may be that of a moment ago, and an older one than was told before.
+    pub fn far(self) -> Self {
+        Self {
+            doubts: DOUBTS,
+            ..self
         }
     }
 
@@ -108,7 +123,7 @@ impl Follower {
                 .as_ref()
                 .ok()
                 .filter(|there| identity(there) != open.identity);
-            match open.read(&mut self.buffer, gained) {
+            match open.read(self.doubts, &mut self.buffer, gained) {
                 Ok(true) => return Ok(true),
                 Ok(false) => match &named {
                     Ok(_) if other.is_none_or(|there| there.len() == 0) => return Ok(false),
@@ -133,9 +148,10 @@ impl Follower {
             size: there.len(),
             modified: modified(&there),
             hole: true,
+            shorter: 0,
             head: Vec::new(),
         });
-        open.read(&mut self.buffer, gained)
+        open.read(self.doubts, &mut self.buffer, gained)
     }
 
     /// The newest bytes of the open file, at most so many, without moving on.
@@ -175,13 +191,21 @@ impl Follower {
 impl Open {
     fn read(
         &mut self,
+        doubts: u32,
         buffer: &mut Vec<u8>,
         gained: &mut dyn FnMut(Gained<'_>),
     ) -> io::Result<bool> {
         let there = self.file.metadata()?;
         self.modified = modified(&there);
         self.size = there.len();
-        if self.size < self.offset || self.begins_otherwise()? {
+        let otherwise = self.begins_otherwise()?;
+        let shorter = self.size < self.offset;
+        self.shorter = if shorter { self.shorter + 1 } else { 0 };
+        if shorter && !otherwise && self.shorter <= doubts {
+            return Ok(false);
+        }
+        if shorter || otherwise {
+            self.shorter = 0;
             gained(Gained::Truncated);
             (self.offset, self.hole) = (0, true);
             self.head.clear();
@@ -222,12 +246,8 @@ impl Open {
     /// The bytes that were read first are no longer there.
     fn begins_otherwise(&self) -> io::Result<bool> {
         let mut now = vec![0; self.head.len()];
-        match self.file.read_exact_at(&mut now, 0) {
-            Ok(()) => Ok(now != self.head),
-            // Cut between the look at its size and this one: the next look sees it.
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(e) => Err(e),
-        }
+        let length = self.file.read_at(&mut now, 0)?;
+        Ok(now[..length] != self.head[..length])
     }
 }
 
@@ -235,7 +255,8 @@ fn identity(there: &Metadata) -> (u64, u64) {
     (there.dev(), there.ino())
 }
 
-fn modified(there: &Metadata) -> f64 {
+/// When a file was last written, in Unix seconds; 0 where nobody knows.
+pub fn modified(there: &Metadata) -> f64 {
     there
         .modified()
         .ok()

@@ -99,8 +99,9 @@ impl Lines {
         let header = self.header.clone();
         let header = header.unwrap_or_else(|| self.labels.open(&tail, false));
         // Who writes whole records will write the rest of this one: what it says may change with its last byte.
-        let torn = header.record || self.records || tail.starts_with(DOCKER);
-        if !(tail.is_empty() || torn && tail.len() < BOUND) {
+        let record = header.record || self.records || tail.starts_with(DOCKER);
+        let torn = record && tail.len() < BOUND;
+        if !(tail.is_empty() || torn) {
             let text = &tail[if known { 0 } else { header.length }..];
             let stream = stream(&mut self.streams, &header);
             let whole = stream.joined(header.again.as_deref(), text);

@@ -1,40 +1,87 @@
 //! The thread that follows logs and counts opened validation files.
 //!
-//! Log byte to metric is four calls in this one thread: `Follower::poll`, `Lines::push`, `Reader::read`, `Job::apply`.
-//! Events only say where to look sooner; everything is looked at every second anyway, so nothing rests on them.
+//! Log byte to metric is four calls in one thread: `Follower::poll`, `Lines::push`, `Reader::read`, `Job::apply`. That
+//! thread is the lane of the log's file system (`run/lanes.rs`): this one asks and goes on, so that a file system that
+//! never answers blinds the runs whose logs it has, and no others. A log on its way has no other question.
+//!
+//! Events only say where to look sooner; everything is looked at every second anyway, so nothing rests on them. Where
+//! they tell only half (a far file system), nobody listens to them.
 
 mod adopt;
+mod folders;
+mod names;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-use self::adopt::Adoption;
+use self::adopt::{Adoption, Search};
+use self::folders::Folder;
 use super::followed::Log;
+use super::lanes::Lanes;
+use super::mounts::{Mount, Mounts};
 use super::watch::{Happened, Watch};
 use super::{Pace, Wake, now, wait};
 use crate::config::Config;
 use crate::job::Unix;
-use crate::state::{Shared, State};
+use crate::state::{STALL, Shared, State};
 
 /// After an event, so long is waited for more of them.
 const COALESCE: Duration = Duration::from_millis(10);
+/// The first look is not waited for any longer, in seconds.
+const PATIENCE: f64 = 1.0;
+/// The mounts are read again after so many seconds.
+const MOUNTS: f64 = 10.0;
 
 struct Files<'a> {
     config: &'a Config,
     shared: &'a Shared,
     host: String,
     watch: Watch,
-    logs: BTreeMap<PathBuf, Log>,
+    lanes: Lanes<Answer>,
+    mounts: Mounts,
+    mounts_read: Unix,
+    logs: BTreeMap<PathBuf, Followed>,
+    /// What each configured source names.
+    searches: Vec<Search>,
     /// Device and inode of each watched folder.
     folders: HashMap<PathBuf, (u64, u64)>,
-    /// Where each configured data folder really is; those that are not there are not here.
-    data: HashMap<PathBuf, PathBuf>,
+    /// The configured data folders that are wanted.
+    data: HashMap<PathBuf, folders::Data>,
     adoption: Adoption,
+}
+
+/// A log that is followed, at home or on its way.
+struct Followed {
+    /// Which of the configured sources it is of.
+    source: usize,
+    run: String,
+    mount: Mount,
+    /// At home; absent while its file system is asked.
+    log: Option<Box<Log>>,
+    /// Since when its file system is asked.
+    asked: Option<Unix>,
+    /// How long the newest answer took, in seconds; absent before the first.
+    took: Option<f64>,
+    /// It is to be read.
+    due: bool,
+    /// When its file was last written.
+    modified: Option<Unix>,
+    /// Where its changes are told.
+    folders: Vec<Folder>,
+}
+
+/// What a file system answers.
+enum Answer {
+    /// What a configured source names.
+    Found(usize, adopt::Found),
+    /// Where a configured data folder really is.
+    Data(PathBuf, Option<Folder>),
+    /// A log that was read; nothing if that went wrong.
+    Read(PathBuf, Option<Box<Log>>, Vec<Folder>),
 }
 
 /// Follows the logs until the program ends.
@@ -58,7 +105,11 @@ pub(super) fn run(
         shared,
         host,
         watch,
+        lanes: Lanes::new(waker.clone()),
+        mounts: Mounts::default(),
+        mounts_read: f64::NEG_INFINITY,
         logs: BTreeMap::new(),
+        searches: config.logs.iter().map(|_| Search::default()).collect(),
         folders: HashMap::new(),
         data: HashMap::new(),
         adoption: Adoption::default(),
@@ -66,123 +117,145 @@ pub(super) fn run(
     let mut next_look = now();
     loop {
         let began = now();
-        // Before anything is taken in: time in which this thread could not look teaches nothing.
-        shared.lock().tick(began);
+        files.answers(began);
+        // Before anything is taken in: time in which a log could not be looked at teaches nothing.
+        files.tick(began);
         let mut happened = files.watch.happened();
+        shared.lock().exporter.watch_errors += happened.lost;
         // A clock that was set back must not stop the search until it has caught up.
         if began >= next_look || next_look - began > pace.files.as_secs_f64() {
             files.search(began);
             happened.everything = true;
             next_look = began + pace.files.as_secs_f64();
         }
-        let more = files.look(&happened, pace);
+        files.look(&happened, pace);
         files.count(&happened);
-        if happened.everything {
-            let at = now();
-            files.report(&mut shared.lock(), at - began, at);
-        }
-        let unrested = files.logs.values().any(|log| log.unrested.is_some());
+        files.report(&mut shared.lock(), now());
         let pause = Duration::from_secs_f64((next_look - now()).max(0.0));
-        let pause = match (more, unrested) {
-            (true, _) => Duration::ZERO,
-            (false, true) => pause.min(pace.rest),
-            (false, false) => pause,
+        let unrested = files.logs.values().any(Followed::unrested);
+        let pause = if unrested {
+            pause.min(pace.rest)
+        } else {
+            pause
         };
         let waited_from = now();
         if !wait(wakes, pause) {
             return;
         }
-        if now() - waited_from < pause.as_secs_f64() {
+        let hurries = |log: &Followed| log.due || log.took.is_none();
+        if now() - waited_from < pause.as_secs_f64() && !files.logs.values().any(hurries) {
             thread::sleep(COALESCE);
         }
     }
 }
 
-impl Files<'_> {
-    /// Finds new logs, lets go of old ones, and watches the folders of those that are left.
-    fn search(&mut self, now: Unix) {
-        self.adopt(now);
-        self.retire(now);
-        self.rewatch();
+impl Followed {
+    fn unrested(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.unrested.is_some())
     }
 
-    fn rewatch(&mut self) {
-        let mut logs = HashSet::new();
-        for path in self.logs.keys() {
-            logs.extend(path.parent().map(Path::to_owned));
-            // A link's target changes without an event in the link's folder.
-            logs.extend(
-                fs::canonicalize(path)
-                    .ok()
-                    .and_then(|target| target.parent().map(Path::to_owned)),
-            );
-        }
-        // Files that are links are opened where they lead to, which the folder's own watch does not see.
-        self.data.clear();
-        for log in self.logs.values() {
-            let run = self
-                .shared
-                .lock()
-                .runs
-                .get(&log.run)
-                .map(|run| run.job.phase);
-            if run.is_some_and(|phase| !phase.over()) {
-                for folder in &self.config.logs[log.source].val_data {
-                    let real = fs::canonicalize(folder).ok().filter(|real| real.is_dir());
-                    self.data.extend(real.map(|real| (folder.clone(), real)));
+    /// It has been asked for longer.
+    fn late(&self, seconds: f64, now: Unix) -> bool {
+        self.asked.is_some_and(|since| now - since > seconds)
+    }
+}
+
+impl Files<'_> {
+    /// Takes in what file systems answered.
+    fn answers(&mut self, now: Unix) {
+        let (mut found, mut moved) = (false, false);
+        for answer in self.lanes.answers() {
+            match answer {
+                Answer::Found(source, names) => {
+                    self.searches[source].answered(names);
+                    found = true;
+                }
+                Answer::Data(folder, real) => {
+                    if let Some(data) = self.data.get_mut(&folder) {
+                        moved |= data.answered(real);
+                    }
+                }
+                Answer::Read(path, None, _) => {
+                    self.logs.remove(&path);
+                }
+                Answer::Read(path, Some(log), folders) => {
+                    // One that was let go meanwhile, and perhaps taken up anew, is dropped.
+                    let known = self.logs.get_mut(&path).filter(|known| known.log.is_none());
+                    let Some(known) = known else { continue };
+                    known.took = known.asked.take().map(|since| now - since);
+                    (known.modified, known.due) = (log.modified(), known.due || log.more);
+                    moved |= known.folders != folders;
+                    (known.folders, known.log) = (folders, Some(log));
                 }
             }
         }
-        let data: HashSet<PathBuf> = self.data.values().cloned().collect();
-        // A folder that was deleted and made again needs a new watch, and no event tells of it.
-        for folder in logs.union(&data) {
-            let Ok(there) = fs::metadata(folder) else {
-                self.watch.forget(folder);
-                self.folders.remove(folder);
-                continue;
-            };
-            let identity = (there.dev(), there.ino());
-            if self
-                .folders
-                .insert(folder.clone(), identity)
-                .is_some_and(|old| old != identity)
-            {
-                self.watch.forget(folder);
-            }
+        if found && self.searches.iter().all(Search::is_known) {
+            self.adopt(now);
         }
-        let there = |folders: HashSet<PathBuf>| {
-            folders
-                .into_iter()
-                .filter(|f| self.folders.contains_key(f))
-                .collect()
-        };
-        let (logs, data): (HashSet<PathBuf>, HashSet<PathBuf>) = (there(logs), there(data));
-        for e in self.watch.keep(&logs, &data) {
-            tracing::warn!(error = %e, "a folder cannot be watched: looking every second");
-            self.shared.lock().exporter.watch_errors += 1;
+        if moved {
+            self.rewatch();
         }
     }
 
-    /// Reads what the logs gained, one turn of each. True if there is more.
-    fn look(&mut self, happened: &Happened, pace: Pace) -> bool {
-        let mut more = false;
-        for (path, log) in &mut self.logs {
-            let changed = |path: &Path| {
-                path.parent()
-                    .is_some_and(|folder| happened.changed.contains(folder))
-            };
-            let touched = happened.everything
-                || log.more
-                || changed(path)
-                || (!happened.changed.is_empty()
-                    && fs::canonicalize(path).is_ok_and(|real| changed(&real)));
-            if touched {
-                log.read(self.shared);
+    /// Time goes by for all runs but those whose file system is silent.
+    fn tick(&self, now: Unix) {
+        let mut state = self.shared.lock();
+        state.runs.values_mut().for_each(|run| run.log.asked = None);
+        for log in self.logs.values().filter(|log| log.asked.is_some()) {
+            if let Some(run) = state.runs.get_mut(&log.run) {
+                let first = |since: Unix| run.log.asked.map_or(since, |other| other.min(since));
+                run.log.asked = log.asked.map(first);
+                run.log.mount = log.mount.at.display().to_string();
             }
-            log.rest(pace.rest.as_secs_f64(), self.shared);
-            more |= log.more;
         }
-        more
+        state.tick(now);
+    }
+
+    /// Finds new logs, lets go of old ones, and watches the folders of those that are left.
+    fn search(&mut self, now: Unix) {
+        if !(0.0..MOUNTS).contains(&(now - self.mounts_read)) {
+            (self.mounts, self.mounts_read) = (Mounts::read(), now);
+            for (path, log) in &mut self.logs {
+                log.mount = self.mounts.of(path);
+            }
+        }
+        self.ask_sources(now);
+        self.adopt(now);
+        self.retire(now);
+        self.ask_folders(now);
+        self.rewatch();
+    }
+
+    /// Has the logs read that may have gained something, one turn of each.
+    fn look(&mut self, happened: &Happened, pace: Pace) {
+        let patience = pace.rest.as_secs_f64();
+        for (path, followed) in &mut self.logs {
+            let mut folders = followed.folders.iter();
+            followed.due |= happened.everything
+                || followed.took.is_none()
+                || folders.any(|folder| happened.changed.contains(&folder.path));
+            if !followed.due {
+                if let Some(log) = &mut followed.log {
+                    log.rest(patience, self.shared);
+                }
+                continue;
+            }
+            let Some(mut log) = followed.log.take() else {
+                continue;
+            };
+            (followed.due, followed.asked) = (false, Some(now()));
+            let (lost, path, shared) = (path.clone(), path.clone(), self.shared.clone());
+            self.lanes.ask(
+                &followed.mount.at,
+                || Answer::Read(lost, None, Vec::new()),
+                move || {
+                    log.read(&shared);
+                    log.rest(patience, &shared);
+                    let folders = folders::of(&path);
+                    Answer::Read(path, Some(log), folders)
+                },
+            );
+        }
     }
 
     /// Counts the validation files that were opened.
@@ -197,7 +270,7 @@ impl Files<'_> {
                 .is_some_and(|run| run.job.phase.live())
             {
                 for folder in &self.config.logs[log.source].val_data {
-                    if let Some(real) = self.data.get(folder) {
+                    if let Some(real) = self.data.get(folder).and_then(folders::Data::real) {
                         owners.entry(real).or_default().insert(&log.run);
                     }
                 }
@@ -213,21 +286,35 @@ impl Files<'_> {
     }
 
     /// Tells how the sources do.
-    fn report(&self, state: &mut State, duration: f64, now: Unix) {
-        let failed = state.runs.values().find_map(|run| run.log.error.clone());
-        state.record_source("log", failed.map_or(Ok(()), Err), duration, now);
-        let folders: Vec<&PathBuf> = self
+    fn report(&self, state: &mut State, now: Unix) {
+        let known = |search: &Search| search.is_known() || search.late(PATIENCE, now);
+        let read = |log: &Followed| log.took.is_some() || log.late(PATIENCE, now);
+        if !self.searches.iter().all(known) || !self.logs.values().all(read) {
+            return;
+        }
+        let silent = self.logs.values().find(|log| log.late(STALL, now));
+        let silent = silent.map(|log| log.mount.at.display().to_string());
+        let sources = self.searches.iter().zip(&self.config.logs);
+        let unfound = sources.filter(|(search, _)| search.late(STALL, now));
+        let silent = silent.or_else(|| unfound.map(|(_, source)| source.path.clone()).next());
+        let silent = silent.map(|place| format!("{place} does not answer: its logs are not read"));
+        let failed = silent.or_else(|| state.runs.values().find_map(|run| run.log.error.clone()));
+        let took = self
+            .logs
+            .values()
+            .filter_map(|log| log.took)
+            .fold(0.0, f64::max);
+        state.record_source("log", failed.map_or(Ok(()), Err), took, now);
+        if self
             .config
             .logs
             .iter()
-            .flat_map(|source| &source.val_data)
-            .collect();
-        if !folders.is_empty() {
-            let absent = folders.iter().find(|folder| !folder.is_dir());
-            let result = absent.map_or(Ok(()), |folder| {
-                Err(format!("{}: no such folder", folder.display()))
+            .any(|source| !source.val_data.is_empty())
+        {
+            let absent = self.data.iter().find_map(|(folder, data)| {
+                Some(format!("{}: {}", folder.display(), data.trouble(now)?))
             });
-            state.record_source("data", result, duration, now);
+            state.record_source("data", absent.map_or(Ok(()), Err), 0.0, now);
         }
         state.exporter.ready = true;
     }

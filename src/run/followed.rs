@@ -1,7 +1,6 @@
 //! One followed log: its bytes become observations, and those go into its run, under one lock for each turn.
 
 use std::io;
-use std::path::Path;
 
 use super::now;
 use crate::job::{Job, Phase, Unix};
@@ -17,10 +16,7 @@ const ENDINGS: [usize; 3] = [256 * 1024, 2 * 1024 * 1024, LONG as usize];
 
 /// One log that is followed.
 pub(super) struct Log {
-    /// Which of the configured sources it is of.
-    pub(super) source: usize,
-    /// Its run.
-    pub(super) run: String,
+    run: String,
     /// The newest turn did not reach the end.
     pub(super) more: bool,
     /// When bytes last came, while the last line has not been judged.
@@ -36,14 +32,13 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Follows the log at `path` for `run`.
-    pub(super) fn new(source: usize, run: String, path: &Path, reader: Reader) -> Self {
+    /// Follows a log for `run`.
+    pub(super) fn new(run: String, follower: Follower, reader: Reader) -> Self {
         Self {
-            source,
             run,
             more: false,
             unrested: None,
-            follower: Follower::new(path),
+            follower,
             listener: Listener::new(reader.clone()),
             reader,
             caught_up: false,
@@ -188,7 +183,7 @@ mod tests {
         let run = Run::new("r", Limits::default());
         shared.lock().runs.insert("r".to_owned(), run);
         let reader = Presets::built_in().reader(None);
-        let mut log = Log::new(0, "r".to_owned(), &path, reader);
+        let mut log = Log::new("r".to_owned(), Follower::new(&path), reader);
         log.read(&shared);
         {
             let state = shared.lock();

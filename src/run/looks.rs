@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Pace, Wake, now, wait};
 use crate::node::gpu::Gpus;
 use crate::node::process::{Processes, Watcher};
-use crate::state::Shared;
+use crate::state::{SILENT, Shared};
 
 /// Looks at the GPUs until the program ends.
 pub(super) fn gpus(gpus: &mut dyn Gpus, pace: Pace, shared: &Shared, wakes: &Receiver<Wake>) {
@@ -40,10 +40,12 @@ pub(super) fn processes(
     let mut known: HashMap<String, Watcher> = HashMap::new();
     loop {
         let began = now();
-        let state = shared.lock();
+        let mut state = shared.lock();
         let logs: Vec<(String, PathBuf)> = state
             .runs
             .values()
+            // A search for who writes a log asks its file system.
+            .filter(|run| run.log.silent_for(began) <= SILENT)
             .map(|run| (run.name.clone(), PathBuf::from(&run.info.log_path)))
             .collect();
         let gpus = state.gpus.data.as_deref().unwrap_or_default();
@@ -51,6 +53,11 @@ pub(super) fn processes(
             .iter()
             .flat_map(|gpu| gpu.pids.iter().flatten().copied())
             .collect();
+        for run in state.runs.values_mut() {
+            if run.log.silent_for(began) > SILENT {
+                run.processes = None;
+            }
+        }
         drop(state);
         source.gpu_pids(&holders);
         known.retain(|name, _| logs.iter().any(|(run, _)| run == name));

@@ -22,8 +22,10 @@ const OPENED: usize = 1_000_000;
 pub(super) struct Happened {
     /// Folders in which something was written, made, moved or deleted.
     pub(super) changed: HashSet<PathBuf>,
-    /// Events were lost: look everywhere.
+    /// Look everywhere.
     pub(super) everything: bool,
+    /// How often events were lost: the watch failed, or more came than the queue holds.
+    pub(super) lost: u64,
     /// Files opened in the data folders, and when.
     pub(super) opened: HashMap<PathBuf, Unix>,
 }
@@ -173,6 +175,7 @@ impl Inbox {
         // An error, or more events than the queue holds.
         let Some(event) = event.ok().filter(|event| !event.need_rescan()) else {
             self.happened.everything = true;
+            self.happened.lost += 1;
             self.lost = now();
             return true;
         };

@@ -46,10 +46,15 @@ pub(super) fn witnesses(run: &Run, facts: &Facts, state: &State, now: Unix) -> V
 fn log(run: &Run, now: Unix) -> (&'static str, String) {
     let log = &run.log;
     if log.stalled {
-        return (
-            "blind",
-            "A log or its file system does not answer.".to_owned(),
-        );
+        let words = match log.asked {
+            Some(since) => format!(
+                "{} has not answered for {}.",
+                log.mount,
+                Seconds((now - since).max(0.0))
+            ),
+            None => "The thread that follows logs hangs.".to_owned(),
+        };
+        return ("blind", words);
     }
     if let Some(error) = &log.error {
         return ("blind", format!("It cannot be read: {error}"));
@@ -59,7 +64,10 @@ fn log(run: &Run, now: Unix) -> (&'static str, String) {
     };
     let age = (now - written).max(0.0);
     let moves = age <= run.job.limits().work_window;
-    let words = format!("Last written {} ago.", Seconds(age));
+    let mut words = format!("Last written {} ago.", Seconds(age));
+    if let Some(why) = &log.polled {
+        words += &format!(" Looked at every second: {why}.");
+    }
     (if moves { "moves" } else { "still" }, words)
 }
 

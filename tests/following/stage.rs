@@ -1,5 +1,6 @@
 //! The exporter that follows some logs, started in whatever surroundings.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,8 +10,7 @@ use super::support::{EXPORTER, Running, free_port, get, try_get, value};
 
 /// An exporter that answers.
 pub(crate) struct Exporter {
-    /// Ends with this.
-    _running: Running,
+    pub(crate) running: Running,
     address: SocketAddr,
 }
 
@@ -37,10 +37,7 @@ impl Exporter {
             let began = Instant::now();
             while began.elapsed() < Duration::from_secs(30) {
                 if try_get(address, "/-/healthy").is_ok_and(|(status, _)| status == 200) {
-                    return Some(Self {
-                        _running: running,
-                        address,
-                    });
+                    return Some(Self { running, address });
                 }
                 if running.end_within(Duration::from_millis(20)).is_some() {
                     break;
@@ -58,6 +55,14 @@ impl Exporter {
         get(self.address, "/metrics").1
     }
 
+    pub(crate) fn status(&self) -> String {
+        get(self.address, "/").1
+    }
+
+    pub(crate) fn api(&self) -> String {
+        get(self.address, "/api/v1/runs").1
+    }
+
     pub(crate) fn value(&self, series: &str) -> Option<f64> {
         value(&self.page(), series)
     }
@@ -66,12 +71,41 @@ impl Exporter {
     pub(crate) fn reaches(&self, series: &str, wanted: f64) {
         let began = Instant::now();
         while self.value(series) != Some(wanted) {
+            let is = self.value(series);
             assert!(
                 began.elapsed() < Duration::from_secs(60),
-                "{series} is {:?}, not {wanted}",
-                self.value(series)
+                "{series} is {is:?}, not {wanted}"
             );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+
+    /// Processor time that it has used.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        self.value("process_cpu_seconds_total").expect("a number")
+    }
+}
+
+/// Waits until it is so.
+pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a trainer writes when it begins an epoch.
+pub(crate) fn epoch(epoch: u32) -> String {
+    format!("INFO Training epoch {epoch}/9 started\n")
+}
+
+pub(crate) fn append(log: &Path, text: &str) {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.append(true).create(true).open(log);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .expect("written");
 }

@@ -6,11 +6,13 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use super::Files;
+use super::names::run_name;
+use super::{Answer, Files, Followed, PATIENCE};
 use crate::job::Unix;
+use crate::log::follow::{Follower, modified};
 use crate::run::followed::Log;
 use crate::state::{Run, State};
 
@@ -20,7 +22,7 @@ pub(super) struct Adoption {
     /// Logs that found no room.
     dropped: HashSet<PathBuf>,
     /// Old logs that are let be until they are written again, with the time of their last byte.
-    past: HashMap<PathBuf, SystemTime>,
+    past: HashMap<PathBuf, Unix>,
     /// Every file that was followed: one that was moved aside by a rotation is no new log.
     known: HashMap<File, PathBuf>,
     /// When each log was taken up.
@@ -30,36 +32,98 @@ pub(super) struct Adoption {
 /// What tells a file from every other: device, inode, and birth, since inodes are used again.
 type File = (u64, u64, Option<SystemTime>);
 
+/// What a source names, as its file system answers.
+#[derive(Default)]
+pub(super) struct Found {
+    /// It is a pattern.
+    pattern: bool,
+    /// The paths, and the files that are there.
+    logs: Vec<(PathBuf, Option<Metadata>)>,
+}
+
+/// The search for the logs of one source.
+#[derive(Default)]
+pub(super) struct Search {
+    asked: Option<Unix>,
+    found: Option<Found>,
+}
+
+impl Search {
+    pub(super) fn answered(&mut self, found: Found) {
+        (self.asked, self.found) = (None, Some(found));
+    }
+
+    /// It was answered at least once.
+    pub(super) fn is_known(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// It has been asked for longer.
+    pub(super) fn late(&self, seconds: f64, now: Unix) -> bool {
+        self.asked.is_some_and(|since| now - since > seconds)
+    }
+}
+
 /// A log that could be followed.
 struct Candidate {
     source: usize,
     path: PathBuf,
-    written: Option<SystemTime>,
+    written: Option<Unix>,
 }
 
 impl Files<'_> {
+    /// Asks what the sources name. A pattern may reach into many file systems, so it has a lane of its own.
+    pub(super) fn ask_sources(&mut self, now: Unix) {
+        for (index, (search, source)) in self.searches.iter_mut().zip(&self.config.logs).enumerate()
+        {
+            let pattern = source.path.clone();
+            let whole = std::path::absolute(&pattern).unwrap_or_else(|_| PathBuf::from(&pattern));
+            if search.asked.is_some() {
+                // Its log is named all the same, and told as one that is not read.
+                if search.late(PATIENCE, now) && !has_wildcards(&pattern) {
+                    let logs = vec![(whole, None)];
+                    search.found.get_or_insert(Found {
+                        pattern: false,
+                        logs,
+                    });
+                }
+                continue;
+            }
+            search.asked = Some(now);
+            let lane = if has_wildcards(&pattern) {
+                whole
+            } else {
+                self.mounts.of(&whole).at
+            };
+            self.lanes.ask(
+                &lane,
+                move || Answer::Found(index, Found::default()),
+                move || Answer::Found(index, find(&pattern)),
+            );
+        }
+    }
+
     /// Takes up new logs, those that were written last first.
     pub(super) fn adopt(&mut self, now: Unix) {
         let mut candidates = Vec::new();
-        for (source, spec) in self.config.logs.iter().enumerate() {
-            let pattern = is_pattern(&spec.path);
-            for path in matches(&spec.path) {
-                let there = fs::metadata(&path).ok();
-                if self.logs.contains_key(&path) {
+        let retention = self.config.limits.retention;
+        for (source, search) in self.searches.iter_mut().enumerate() {
+            let Some(found) = &mut search.found else {
+                continue;
+            };
+            for (path, there) in found.logs.drain(..) {
+                let written = there.as_ref().map(modified);
+                if let Some(followed) = self.logs.get_mut(&path) {
                     if let Some(there) = there {
+                        followed.modified = followed.modified.or(written);
                         self.adoption.known.insert(file(&there), path);
                     }
                     continue;
                 }
-                let written = there.as_ref().and_then(|there| there.modified().ok());
                 if let Some(there) = &there
-                    && self.adoption.is_past(
-                        &path,
-                        there,
-                        pattern,
-                        now,
-                        self.config.limits.retention,
-                    )
+                    && self
+                        .adoption
+                        .is_past(&path, there, found.pattern, now, retention)
                 {
                     continue;
                 }
@@ -70,7 +134,7 @@ impl Files<'_> {
                 });
             }
         }
-        candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.written));
+        candidates.sort_by(|a, b| b.written.partial_cmp(&a.written).expect("no NaN"));
         for candidate in candidates {
             self.follow(candidate, now);
         }
@@ -108,7 +172,7 @@ impl Files<'_> {
                 };
                 state.runs.remove(&old);
                 let gone = self.logs.extract_if(.., |_, log| log.run == old);
-                gone.for_each(|(path, _)| self.adoption.let_be(&path));
+                gone.for_each(|(path, log)| self.adoption.let_be(&path, log.modified));
             }
             let mut run = Run::new(&name, config.limits.clone());
             run.info.log_path = path.display().to_string();
@@ -126,9 +190,27 @@ impl Files<'_> {
             .preset
             .as_deref()
             .and_then(|name| config.presets.named(name));
-        let log = Log::new(index, name, &path, config.presets.reader(preset));
+        let mount = self.mounts.of(&path);
+        let follower = Follower::new(&path);
+        let follower = if mount.far.is_some() {
+            follower.far()
+        } else {
+            follower
+        };
+        let log = Log::new(name.clone(), follower, config.presets.reader(preset));
         self.adoption.since.insert(path.clone(), now);
-        self.logs.insert(path, log);
+        let followed = Followed {
+            source: index,
+            run: name,
+            mount,
+            log: Some(Box::new(log)),
+            asked: None,
+            took: None,
+            due: true,
+            modified: None,
+            folders: Vec::new(),
+        };
+        self.logs.insert(path, followed);
     }
 
     /// Lets go of logs of runs that are over, or that never showed a sign of life.
@@ -141,8 +223,9 @@ impl Files<'_> {
                 let Some(run) = state.runs.get(&log.run) else {
                     return true;
                 };
+                // One that is on its way comes back first.
                 let since = self.adoption.since.get(*path).copied();
-                run.past(log.modified(), since, now)
+                log.log.is_some() && run.past(log.modified, since, now)
             })
             .map(|(path, _)| path.clone())
             .collect();
@@ -150,7 +233,7 @@ impl Files<'_> {
             let Some(log) = self.logs.remove(&path) else {
                 continue;
             };
-            self.adoption.let_be(&path);
+            self.adoption.let_be(&path, log.modified);
             if !self.logs.values().any(|other| other.run == log.run) {
                 state.runs.remove(&log.run);
             }
@@ -175,17 +258,12 @@ impl Adoption {
         {
             return true;
         }
-        let Ok(written) = there.modified() else {
-            return false;
-        };
+        let written = modified(there);
         if self.past.get(path).is_some_and(|past| *past == written) {
             return true;
         }
-        let age = written
-            .duration_since(UNIX_EPOCH)
-            .map_or(0.0, |at| now - at.as_secs_f64());
         // One that is named is looked at all the same: its processes may live.
-        if pattern && age > retention {
+        if pattern && now - written > retention {
             if self.past.insert(path.to_owned(), written).is_none() {
                 tracing::info!(log = ?path, "not written for longer than the retention: not followed until it is");
             }
@@ -195,10 +273,9 @@ impl Adoption {
     }
 
     /// The log is not taken up again before it is written.
-    fn let_be(&mut self, path: &Path) {
-        let written = fs::metadata(path).and_then(|there| there.modified());
+    fn let_be(&mut self, path: &Path, written: Option<Unix>) {
         self.past
-            .extend(written.ok().map(|written| (path.to_owned(), written)));
+            .extend(written.map(|written| (path.to_owned(), written)));
         self.since.remove(path);
     }
 }
@@ -220,104 +297,29 @@ fn file(there: &Metadata) -> File {
     (there.dev(), there.ino(), there.created().ok())
 }
 
-fn is_pattern(path: &str) -> bool {
-    path.contains(['*', '?', '[']) && !Path::new(path).exists()
+fn has_wildcards(path: &str) -> bool {
+    path.contains(['*', '?', '['])
 }
 
-/// The paths that a pattern names now. A plain path is named even before its file is there.
-fn matches(pattern: &str) -> Vec<PathBuf> {
-    let whole = std::path::absolute(pattern).unwrap_or_else(|_| PathBuf::from(pattern));
-    if !is_pattern(pattern) {
-        return vec![whole];
-    }
-    let found = glob::glob(&whole.to_string_lossy())
-        .into_iter()
-        .flatten()
-        .flatten();
-    found.filter(|path| path.is_file()).collect()
-}
-
-/// The derived name of a run: the folders that the pattern left open, the log's stem and the host. A name that is taken
-/// by another log gets the folders above it, one after the other.
-fn run_name(pattern: &str, path: &Path, host: &str, taken: impl Fn(&str) -> bool) -> String {
-    let words = |path: &Path| -> Vec<String> {
-        let normal = path
-            .components()
-            .filter(|part| matches!(part, Component::Normal(_)));
-        normal
-            .map(|part| part.as_os_str().to_string_lossy().into_owned())
-            .collect()
-    };
-    let mut folders = words(path.parent().unwrap_or(Path::new("")));
-    let mut open = words(Path::new(pattern).parent().unwrap_or(Path::new("")));
-    let stem = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let fixed = open
-        .iter()
-        .take_while(|word| !word.contains(['*', '?', '[']))
-        .count();
-    let absolute = Path::new(pattern).is_absolute();
-    // A relative pattern says nothing of the folders above it.
-    let skipped = if absolute {
-        fixed
+/// The paths that a source names now. A plain path is named even before its file is there.
+fn find(path: &str) -> Found {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
+    let pattern = has_wildcards(path) && !whole.exists();
+    let paths = if pattern {
+        let found = glob::glob(&whole.to_string_lossy())
+            .into_iter()
+            .flatten()
+            .flatten();
+        found.filter(|path| path.is_file()).collect()
     } else {
-        folders
-            .len()
-            .saturating_sub(open.len().saturating_sub(fixed))
+        vec![whole]
     };
-    let same_depth = absolute && open.len() == folders.len();
-    let mut named: Vec<String> = if same_depth {
-        let pairs = open.drain(..).zip(&folders);
-        pairs
-            .filter(|(word, _)| word.contains(['*', '?', '[']))
-            .map(|(_, folder)| folder.clone())
-            .collect()
-    } else if fixed < open.len() {
-        folders[skipped.min(folders.len())..].to_vec()
-    } else {
-        Vec::new()
-    };
-    named.push(stem);
-    let mut name = format!("{}@{host}", named.join("/"));
-    while taken(&name) {
-        let Some(above) = folders.pop() else { break };
-        name = format!("{above}/{name}");
-    }
-    name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_tell_runs_apart() {
-        let nobody = |_: &str| false;
-        for (pattern, path, name) in [
-            ("/runs/a.log", "/runs/a.log", "a@h"),
-            ("/runs/*.log", "/runs/a.log", "a@h"),
-            ("/runs/*/train.log", "/runs/a/train.log", "a/train@h"),
-            ("/r/*/logs/train.log", "/r/A/logs/train.log", "A/train@h"),
-            ("/r/**/train.log", "/r/A/b/train.log", "A/b/train@h"),
-        ] {
-            assert_eq!(
-                run_name(pattern, Path::new(path), "h", nobody),
-                name,
-                "{pattern}"
-            );
-        }
-        let one = |name: &str| name == "train@h" || name == "logs/train@h";
-        assert_eq!(
-            run_name(
-                "/B/logs/train.log",
-                Path::new("/B/logs/train.log"),
-                "h",
-                one
-            ),
-            "B/logs/train@h"
-        );
+    let logs = paths.into_iter().map(|path| {
+        let there = fs::metadata(&path).ok();
+        (path, there)
+    });
+    Found {
+        pattern,
+        logs: logs.collect(),
     }
 }
