@@ -287,7 +287,7 @@ impl Files<'_> {
 
     /// Tells how the sources do.
     fn report(&self, state: &mut State, now: Unix) {
-        let known = |search: &Search| search.is_known() || search.late(PATIENCE, now);
+        let known = |search: &Search| search.is_known() || search.late(STALL, now);
         let read = |log: &Followed| log.took.is_some() || log.late(PATIENCE, now);
         if !self.searches.iter().all(known) || !self.logs.values().all(read) {
             return;

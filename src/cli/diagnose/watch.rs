@@ -14,7 +14,7 @@ use super::{Args, FIRST, TICK, clock};
 use crate::config::Config;
 use crate::node::process::Witnessed;
 use crate::run::{self, Pace, Sources, Threads};
-use crate::state::{Run, Shared, State};
+use crate::state::{Run, SILENT, Shared, State};
 use crate::web::view::View;
 
 /// The window ends with the wait: the newest of twelve looks comes up to a twelfth of it before.
@@ -88,16 +88,16 @@ impl Watch {
 
     /// The logs have been looked at.
     pub(super) fn answers(&self) -> bool {
-        self.shared.lock().exporter.ready
+        let state = self.shared.lock();
+        state.exporter.ready && !state.runs.values().any(silent)
     }
 
-    /// The runs of this name, or all.
+    /// The runs of this name, or all, whose logs answer.
     pub(super) fn names(&self, name: Option<&str>) -> Vec<String> {
         let state = self.shared.lock();
-        let names = state.runs.keys();
-        names
+        let runs = state.runs.values().filter(|run| !silent(run));
+        runs.map(|run| run.name.clone())
             .filter(|run| name.is_none_or(|name| is_named(run, name)))
-            .cloned()
             .collect()
     }
 
@@ -142,4 +142,9 @@ impl Watch {
         let state = self.shared.lock();
         state.runs.get(run).map_or(0, |run| run.log.lag)
     }
+}
+
+/// The file system of its log does not answer.
+fn silent(run: &Run) -> bool {
+    run.log.silent_for(run::now()) > SILENT
 }
