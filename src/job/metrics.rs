@@ -201,7 +201,7 @@ pub const METRICS: &[Metric<Job>] = &[
     ),
     gauge(
         "training_nccl_timeout_seconds",
-        "After so many seconds NCCL ends a waiting collective. Absent where neither log nor environment tells.",
+        "After so many seconds NCCL ends a waiting collective. Absent until the log tells.",
         |job| job.collective_timeout,
     ),
 ];
