@@ -27,14 +27,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         bytes.clear();
         std::io::stdin().read_to_end(&mut bytes)?;
     }
+    // An envelope's record is read when it is whole.
+    bytes.push(b'\n');
     let presets = Presets::built_in();
     let named = args
         .preset
         .as_deref()
         .map(|name| super::replay::preset(name, &presets))
         .transpose()?;
-    let mut failed = Ok(());
+    let (mut failed, mut any) = (Ok(()), false);
     let mut each = |line: Line<'_>| {
+        any = true;
         if failed.is_ok() {
             failed = explain(&line, &presets, named.as_ref(), out);
         }
@@ -42,7 +45,14 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let mut lines = Lines::default();
     lines.push(&bytes, &mut each);
     lines.rest(&mut each);
-    failed
+    failed?;
+    if !any {
+        writeln!(
+            out,
+            "nothing to read: no text is left without blanks and control bytes"
+        )?;
+    }
+    Ok(())
 }
 
 fn explain(
@@ -59,15 +69,16 @@ fn explain(
     if line.nested {
         writeln!(out, "  a nested bar: the cursor goes up behind it")?;
     }
-    let mut any = false;
+    let (mut any, mut frameworks) = (false, 0);
     let all = presets.all().filter(|p| named.is_none() || p.layer);
     for preset in named.map(Arc::as_ref).into_iter().chain(all) {
+        let mut fits = false;
         if preset.detects(line) {
-            any = true;
+            fits = true;
             writeln!(out, "  {}: shows this framework", preset.name)?;
         }
         for found in preset.explain(line) {
-            any = true;
+            fits = true;
             writeln!(out, "  {}: rule {}", preset.name, found.when)?;
             writeln!(out, "    fits {:?}", found.matched)?;
             for (name, value) in &found.captures {
@@ -80,6 +91,14 @@ fn explain(
             };
             writeln!(out, "    says {said}")?;
         }
+        any |= fits;
+        frameworks += usize::from(fits && !preset.layer);
+    }
+    if frameworks > 1 {
+        writeln!(
+            out,
+            "  one of these {frameworks} presets reads a log: `replay` tells which, `--preset` names one"
+        )?;
     }
     if !any {
         writeln!(out, "  no rule of any preset fits")?;

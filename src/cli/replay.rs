@@ -1,6 +1,7 @@
 //! `training-exporter replay`: what a log says, change by change, through the very calls that `serve` makes.
 
 mod summary;
+mod text;
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use crate::config::{load_preset, read};
 use crate::job::cadence::Limits;
+use crate::job::observation::Observation;
 use crate::job::{Job, Unix};
 use crate::log::blocks::Blocks;
 use crate::log::follow::open;
@@ -19,6 +21,7 @@ use crate::log::preset::Preset;
 use crate::log::reader::{Presets, Reader};
 use crate::scenario::recording::timeline;
 use summary::Summary;
+use text::Text;
 
 /// How long an unfinished last line must rest before it is judged, in seconds.
 pub const REST: f64 = 0.15;
@@ -26,10 +29,13 @@ pub const REST: f64 = 0.15;
 /// So much of a log is read at a time, in bytes.
 const CHUNK: usize = 64 * 1024;
 
+/// Longer lines are cut, in characters.
+const WIDTH: usize = 110;
+
 /// Arguments of `replay`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// When the bytes came: lines of `seconds TAB byte offset`, as a recorder wrote them. Without it, all came at 0.
+    /// When the bytes came: lines of `seconds TAB byte offset`, as a recorder wrote them. Without it no times are told.
     #[arg(long, value_name = "TSV")]
     timeline: Option<PathBuf>,
     /// Read the log by this preset, whatever its first lines show: a name, or a file of one's own.
@@ -38,6 +44,9 @@ pub struct Args {
     /// `jsonl` for programs, `text` for people.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// In the text, a row for each change: else steps and batches that only go up are two rows, the first and the last.
+    #[arg(long)]
+    all: bool,
     /// The log; `-` is the standard input.
     log: PathBuf,
 }
@@ -49,7 +58,7 @@ enum Format {
 }
 
 /// What is believed at one moment; what is not known is left out.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 struct Belief {
     phase: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +74,18 @@ struct Belief {
     #[serde(skip_serializing_if = "Option::is_none")]
     val_total: Option<u64>,
     recompile_count: u64,
+}
+
+impl Belief {
+    /// What is believed beside the numbers that go up with the work.
+    fn without_counts(self) -> Self {
+        Self {
+            step: None,
+            val_done: None,
+            recompile_count: 0,
+            ..self
+        }
+    }
 }
 
 /// One line of `jsonl`.
@@ -102,8 +123,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         believed: Belief::default(),
         blocks: Blocks::default(),
         summary: Summary::default(),
+        text: Text::new(args.all),
         format: args.format,
+        timed: args.timeline.is_some(),
         at: 0.0,
+        numbers: Numbers::default(),
         out,
         failed: Ok(()),
     };
@@ -121,6 +145,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
             if n == 0 {
                 break;
             }
+            replay.numbers.grew(&chunk[..n]);
             lines.push(&chunk[..n], &mut |line| replay.take(&line));
             taken += n as u64;
         }
@@ -131,6 +156,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     }
     replay.failed?;
     if args.format == Format::Text {
+        replay.text.rest(replay.out)?;
         let framework = replay.reader.framework().unwrap_or("not recognised");
         writeln!(replay.out, "{taken} bytes read, framework {framework}")?;
         if replay.blocks.buffered() == Some(true) {
@@ -139,7 +165,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
                 "it came in blocks: the training's stdout is buffered"
             )?;
         }
-        replay.summary.print(replay.at, replay.out)?;
+        let end = replay.timed.then_some(replay.at);
+        replay.summary.print(end, replay.out)?;
     }
     Ok(())
 }
@@ -161,70 +188,94 @@ struct Replay<'a> {
     believed: Belief,
     blocks: Blocks,
     summary: Summary,
+    text: Text,
     format: Format,
+    /// It is known when the bytes came.
+    timed: bool,
     at: Unix,
+    numbers: Numbers,
     out: &'a mut dyn Write,
     failed: io::Result<()>,
 }
 
 impl Replay<'_> {
     fn take(&mut self, line: &Line<'_>) {
+        let number = self.numbers.of(line.end);
         let mut all = Vec::new();
         self.reader.read(line, &mut |said| all.push(said));
-        self.summary.line(line.text, !all.is_empty());
-        for said in all {
-            self.blocks.told(&said);
-            let words = said.to_string();
-            self.job.apply(said, self.at);
+        self.summary.line(&line.text[line.seen..], &all);
+        let (mut said, mut told, mut fault) = (Vec::new(), false, false);
+        for observation in all {
+            self.blocks.told(&observation);
+            let is_told = text::is_told(&observation);
+            let is_value = matches!(observation, Observation::Value { .. });
+            (told, fault) = (told || is_told, fault || text::is_fault(&observation));
+            let words = observation.to_string();
+            self.job.apply(observation, self.at);
             let now = belief(&self.job);
-            if now != self.believed {
+            let changed = now != self.believed;
+            self.believed = now;
+            if changed {
                 self.summary.phase(now.phase, self.at);
-                self.believed = now;
-                if self.failed.is_ok() {
-                    self.failed = self.print(line.end, &words);
+                if self.format == Format::Jsonl && self.failed.is_ok() {
+                    self.failed = self.json(line.end);
                 }
             }
+            if is_told || changed && !is_value {
+                said.push(words);
+            }
+        }
+        if self.format == Format::Text && !said.is_empty() && self.failed.is_ok() {
+            let row = text::Row {
+                at: self.timed.then_some(self.at),
+                number,
+                belief: self.believed,
+                said,
+                quoted: fault.then(|| line.text.to_owned()),
+                told,
+            };
+            self.failed = self.text.row(row, self.out);
         }
     }
 
-    fn print(&mut self, offset: u64, because: &str) -> io::Result<()> {
-        match self.format {
-            Format::Jsonl => {
-                let row = Row {
-                    t: self.at,
-                    offset,
-                    belief: &self.believed,
-                };
-                writeln!(self.out, "{}", serde_json::to_string(&row)?)
-            }
-            Format::Text => {
-                let Belief {
-                    phase,
-                    epoch,
-                    epochs,
-                    step,
-                    steps,
-                    val_done,
-                    val_total,
-                    recompile_count,
-                } = self.believed;
-                let part = |word: &str, done: Option<u64>, of: Option<u64>| match (done, of) {
-                    (Some(done), Some(of)) => format!("{word} {done}/{of}"),
-                    (Some(done), None) => format!("{word} {done}"),
-                    (None, _) => String::new(),
-                };
-                writeln!(
-                    self.out,
-                    "{:>10.2} s  {phase:<10}  {:<12}{:<18}{:<22}{:<16}<- {because}",
-                    self.at,
-                    part("epoch", epoch, epochs),
-                    part("step", step, steps),
-                    part("validation", val_done, val_total),
-                    part("recompiles", Some(recompile_count).filter(|&n| n > 0), None),
-                )
-            }
-        }
+    fn json(&mut self, offset: u64) -> io::Result<()> {
+        let row = Row {
+            t: self.at,
+            offset,
+            belief: &self.believed,
+        };
+        writeln!(self.out, "{}", serde_json::to_string(&row)?)
     }
+}
+
+/// Numbers the lines of the file, as an editor does, by the offsets of their ends.
+#[derive(Debug, Default)]
+struct Numbers {
+    taken: u64,
+    /// Line ends in all that was taken, and where those of the newest part are.
+    before: u64,
+    ends: Vec<u64>,
+}
+
+impl Numbers {
+    /// The next bytes of the file.
+    fn grew(&mut self, bytes: &[u8]) {
+        self.before += self.ends.len() as u64;
+        let ends = memchr::memchr_iter(b'\n', bytes).map(|at| self.taken + at as u64 + 1);
+        self.ends = ends.collect();
+        self.taken += bytes.len() as u64;
+    }
+
+    /// The number of the line whose last byte is before this offset.
+    fn of(&self, end: u64) -> u64 {
+        1 + self.before + self.ends.partition_point(|&other| other < end) as u64
+    }
+}
+
+/// As much of a line as a row has room for.
+fn cut(line: &str) -> String {
+    let shown = line.trim().chars().filter(|c| !c.is_control());
+    shown.take(WIDTH).collect()
 }
 
 fn belief(job: &Job) -> Belief {
