@@ -44,7 +44,7 @@
 //! | `collective_timeout` | `milliseconds` | how long a collective may wait |
 //!
 //! `epoch`, `step` and `done` may be `epoch0`, `step0` and `done0`, which count from 0; `epochs`, `steps` and `total`
-//! may be `last_epoch`, `last_step` and `last`, which name the last index.
+//! may be `last_epoch`, `last_step` and `last`, which name the last index; `attempt0` is the attempt before.
 
 mod emit;
 pub(super) mod rule;

@@ -64,7 +64,7 @@ impl Emit {
             Self::TrainBar | Self::EpochBar | Self::Validate | Self::Validation | Self::Bar => {
                 &[&["done", "done0"]]
             }
-            Self::Recompile | Self::RecompileLimit => &[&["frame"], &["attempt"]],
+            Self::Recompile | Self::RecompileLimit => &[&["frame"], &["attempt", "attempt0"]],
             Self::Value(_) => &[&["value"]],
             Self::CollectiveTimeout => &[&["milliseconds"]],
             Self::Start
@@ -130,7 +130,7 @@ impl Emit {
                     (None, None) => String::new(),
                 },
                 frame: text("frame")?.to_owned(),
-                attempt: count("attempt")?,
+                attempt: one_based("attempt", "attempt0")?,
             })
         };
         Some(match self {
