@@ -214,7 +214,9 @@ mod tests {
                 Some(11),
             ),
             ("[default0]:  1%|1", " 1%|1", Some(0)),
+            ("[trainer12]:loss 1.2", "loss 1.2", Some(12)),
             ("[1,mpirank:5,algo-1]<stdout>:Epoch 1", "Epoch 1", Some(5)),
+            ("[1,5]<stderr>: Epoch 1", "Epoch 1", Some(5)),
             ("(TaskRunner pid=1234, ip=10.0.0.7) step:1", "step:1", None),
             ("\x1b[36m(TaskRunner pid=12)\x1b[0m step:1", "step:1", None),
             (
@@ -239,6 +241,8 @@ mod tests {
         let labelled = opened(&["0: a", "1: a", "0: b", "1: b", "0: c", "slurmstepd: x"]);
         assert_eq!(labelled[4], ("c".to_owned(), Some(0)));
         assert_eq!(labelled[5].0, "slurmstepd: x");
+        let aligned = opened(&[" 3: a", "10: a", " 3: b", "10: b", "10: c"]);
+        assert_eq!(aligned[4], ("c".to_owned(), Some(10)));
         let hosts = opened(&["node1: a", "node2: a", "node1: b", "node2: b", "node1: c"]);
         assert_eq!(hosts[4], ("c".to_owned(), None));
         for ordinary in [

@@ -1,7 +1,7 @@
 //! A Python traceback that nothing caught: its head, its indented frames, and the line that names the exception.
 //!
 //! Tracebacks of several ranks stand between each other, so each rank's is followed apart. The head may be glued
-//! behind a bar that had no end of line.
+//! behind a bar that had no end of line. Rich draws a box around the frames, but not around the last line.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use super::lines::Line;
 use crate::job::observation::{Ended, Observation};
 
 const HEAD: &str = "Traceback (most recent call last):";
+const BOX: &str = "─ Traceback (most recent call last) ─";
 /// At most so many are followed at once.
 const OPEN: usize = 256;
 
@@ -19,7 +20,7 @@ pub(super) struct Tracebacks(BTreeSet<Option<u64>>);
 impl Tracebacks {
     /// What the line says as a part of a traceback, if it is the last.
     pub(super) fn read(&mut self, line: &Line<'_>) -> Option<Observation> {
-        if line.text.ends_with(HEAD) {
+        if is_head(line.text) {
             if self.0.len() < OPEN {
                 self.0.insert(line.rank);
             }
@@ -36,6 +37,12 @@ impl Tracebacks {
             _ => Ended::Error,
         }))
     }
+}
+
+/// Rich's box stands in the first column where nothing caught the exception: one that was logged stands in the text's.
+fn is_head(text: &str) -> bool {
+    let boxed = || text.ends_with('╮') && !text.starts_with("   ") && text.contains(BOX);
+    text.ends_with(HEAD) || boxed()
 }
 
 /// The name of the exception that the line names: `a.b.SomeError: ...` or `SomeError`.
@@ -87,6 +94,21 @@ mod tests {
         );
         assert_eq!(read("RuntimeError: shard 3: unexpected end", None), error);
         assert_eq!(read("RuntimeError: again", None), None);
+        assert_eq!(
+            read("          ╭── Traceback (most recent call last) ──╮", None),
+            None
+        );
+        assert_eq!(read("RuntimeError: logged", None), None);
+        assert_eq!(
+            read("╭── Traceback (most recent call last) ──╮", None),
+            None
+        );
+        assert_eq!(read("│ train.py:12 in <module>              │", None), None);
+        assert_eq!(
+            read("╰───────────────────────────────────────╯", None),
+            None
+        );
+        assert_eq!(read("OutOfMemoryError: CUDA out of memory.", None), error);
         read(HEAD, None);
         let stopped = Some(Observation::Raised(Ended::Cancelled));
         assert_eq!(read("KeyboardInterrupt", None), stopped);
