@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::emit::count;
 use super::*;
 
@@ -60,6 +62,26 @@ fn counts_as_logs_print_them() {
         ("", None),
     ] {
         assert_eq!(count(text), value, "{text}");
+    }
+}
+
+#[test]
+fn every_rule_is_shown_by_a_sample() {
+    for preset in crate::log::reader::Presets::built_in().all() {
+        let mut fit = BTreeSet::new();
+        let mut each = |line: Line<'_>| {
+            fit.extend(preset.explain(&line).into_iter().map(|found| found.when));
+        };
+        for Sample { line, .. } in &preset.samples {
+            let mut lines = Lines::default();
+            lines.push(line.as_bytes(), &mut each);
+            lines.rest(&mut each);
+        }
+        let taken_over = preset.extends.as_ref().map_or(0, |base| base.rules.len());
+        for rule in &preset.rules[taken_over..] {
+            let written = &rule.when.written;
+            assert!(fit.contains(written), "{}: {written}", preset.name);
+        }
     }
 }
 
