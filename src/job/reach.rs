@@ -195,11 +195,14 @@ impl Job {
         }
         let mut length = step as f64 / done;
         if let Some(all) = self.step.and_then(|step| step.of) {
-            let epochs = all as f64 / length;
-            // A fraction is printed with few digits; a whole number of epochs is what is planned.
-            if epochs > 0.5 && (epochs - epochs.round()).abs() <= 0.02 * epochs {
-                self.epochs = Some(epochs.round() as u64);
-                length = all as f64 / epochs.round();
+            let (epochs, whole) = (all as f64 / length, (all as f64 / length).round());
+            // A fraction is printed with few digits, and a bar may be drawn some steps late; a whole number of epochs is
+            // what is planned.
+            let printed = (epochs - whole).abs() <= 0.02 * epochs;
+            let late = exact && (0.0..0.05 * epochs).contains(&(epochs - whole));
+            if whole > 0.0 && (printed || (late && all.is_multiple_of(whole as u64))) {
+                self.epochs = Some(whole as u64);
+                length = all as f64 / whole;
             }
         }
         self.counted_on.steps_per_epoch = Some((length, exact));
@@ -292,13 +295,16 @@ impl Job {
         }
     }
 
-    /// The bar goes on from `before` only because it counts the batches of the pass under way, too.
+    /// The bar goes on from `before` only because it counts the batches of the pass under way, too. One that lags far
+    /// behind a pass of unknown length counts its own.
     fn counts_validation(&self, bar: Progress, before: u64) -> bool {
         self.phase == Phase::Validation
             && !self.validation_complete
-            && self
-                .validation
-                .is_some_and(|pass| bar.done - before <= pass.done && (bar.full() || !pass.full()))
+            && self.validation.is_some_and(|pass| {
+                let more = bar.done - before;
+                let open = pass.of.is_some() || more >= pass.done / 2;
+                more <= pass.done && open && (bar.full() || !pass.full())
+            })
     }
 
     /// The same where the validation of an epoch has such a bar, too: it is the one that begins anew in the epoch.

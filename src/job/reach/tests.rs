@@ -165,3 +165,28 @@ fn the_second_bar_of_an_epoch_is_its_validation() {
     go_on(&mut job, [bar(60, 60), bar(2, 90), bar(70, 90)]);
     assert_eq!(job.validation, Some(part(70, 90)), "another total");
 }
+
+#[test]
+fn a_bar_that_is_drawn_late_makes_no_epoch_shorter() {
+    let train = |step| O::Train(part(step, 120));
+    let mut job = fold([train(1), train(39), validate(0), validate(120), result(1.0)]);
+    assert_eq!(job.epochs, Some(3));
+    go_on(&mut job, [train(118), train(120)]);
+    assert_eq!(job.epoch, Some(3));
+    // Of an epoch and a half this is no lateness.
+    let job = fold([train(80), validate(0), validate(120), result(1.0)]);
+    assert_eq!(job.epochs, None);
+}
+
+#[test]
+fn after_a_pass_of_unknown_length_the_bar_goes_on() {
+    let bar = |done| O::TrainBar(Progress { done, of: None });
+    let pass = |done| O::Validate(Progress { done, of: None });
+    let mut job = fold([epoch(1), bar(20), pass(0), pass(30), bar(20)]);
+    assert_eq!(job.phase, Phase::Validation);
+    go_on(&mut job, [bar(21)]);
+    assert_eq!(job.phase, Phase::Train);
+    // The bar of a Lightning before 2.0 goes on with the pass.
+    let job = fold([epoch(1), bar(20), pass(1), bar(21), pass(2), bar(22)]);
+    assert_eq!(job.phase, Phase::Validation);
+}
