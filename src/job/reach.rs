@@ -281,7 +281,9 @@ impl Job {
             // Where no epoch is told, one that falls to less than half is the next.
             *epoch == self.epoch && (epoch.is_some() || bar.done >= before.done / 2)
         });
-        let redrawn = self.phase.over() && bar.full();
+        // Of an unknown length any bar of the last epoch may be its last.
+        let last = bar.of.is_none() && before.is_some() && self.phase == Phase::Finished;
+        let redrawn = last || (self.phase.over() && bar.full());
         let old = before.is_some_and(|(_, before)| {
             bar.done <= before.done || self.counts_validation(bar, before.done)
         });

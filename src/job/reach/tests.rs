@@ -186,7 +186,11 @@ fn after_a_pass_of_unknown_length_the_bar_goes_on() {
     assert_eq!(job.phase, Phase::Validation);
     go_on(&mut job, [bar(21)]);
     assert_eq!(job.phase, Phase::Train);
-    // The bar of a Lightning before 2.0 goes on with the pass.
-    let job = fold([epoch(1), bar(20), pass(1), bar(21), pass(2), bar(22)]);
+    // The bar of a Lightning before 2.0 goes on with the pass, and is drawn again after the end.
+    let mut job = fold([epoch(1), bar(20), pass(1), bar(21), pass(2), bar(22)]);
     assert_eq!(job.phase, Phase::Validation);
+    go_on(&mut job, [O::End(Ended::Finished), bar(22)]);
+    assert_eq!(job.phase, Phase::Finished);
+    go_on(&mut job, [epoch(2), bar(1)]);
+    assert_eq!(job.phase, Phase::Train);
 }
