@@ -79,7 +79,8 @@ pub enum Observation {
     },
     /// The checkpoint is written; the run goes back to what it was doing.
     CheckpointEnd,
-    /// The epoch under way is complete with all that belongs to it: after the last planned one the run is finished.
+    /// The epoch under way is complete with all that belongs to it: after the last planned one the run is finished,
+    /// else training goes on.
     EpochEnd,
     /// Dynamo compiled a frame again.
     Recompile(Recompile),

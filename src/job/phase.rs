@@ -156,6 +156,10 @@ impl Job {
             (reason, _) => reason,
         };
         self.enter(reason.phase(), at);
+        // The end of an epoch is told as the next one's beginning, also of the last.
+        self.epoch = self
+            .epoch
+            .map(|now| self.epochs.map_or(now, |all| now.min(all)));
         self.ended = Some((reason, at));
     }
 }
