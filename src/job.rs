@@ -196,16 +196,11 @@ impl Job {
                     self.checkpoint.mark(at, Phase::Checkpoint, |_| true);
                 }
             }
-            Observation::EpochEnd => match self.epoch.zip(self.epochs) {
-                Some((epoch, all)) if epoch == all => self.end(Ended::Finished, at),
-                known if self.validation_complete => {
-                    self.enter(Phase::Train, at);
-                    if let Some((epoch, _)) = known {
-                        self.reach_epoch(epoch + 1, None, at);
-                    }
+            Observation::EpochEnd => {
+                if self.epoch.is_some() && self.epoch == self.epochs {
+                    self.end(Ended::Finished, at);
                 }
-                Some(_) | None => {}
-            },
+            }
             Observation::Recompile(what) => self.recompiles.again(what),
             Observation::RecompileLimit(what) => self.recompiles.limit(what),
             Observation::Fault(fault) => {

@@ -79,8 +79,7 @@ pub enum Observation {
     },
     /// The checkpoint is written; the run goes back to what it was doing.
     CheckpointEnd,
-    /// The epoch under way is complete with all that belongs to it: after the last planned one the run is finished,
-    /// else training goes on.
+    /// The epoch under way is complete with all that belongs to it: after the last planned one the run is finished.
     EpochEnd,
     /// Dynamo compiled a frame again.
     Recompile(Recompile),

@@ -64,20 +64,7 @@ fn checkpoints_go_back_to_what_they_interrupted() {
 }
 
 #[test]
-fn behind_an_epoch_that_is_complete_training_goes_on() {
-    let pass = [O::Phase(Phase::Validation), O::ValidationEnd, O::EpochEnd];
-    let begun = [O::Phase(Phase::Train)];
-    let job = fold(
-        [epoch(1, 2)]
-            .into_iter()
-            .chain(begun.clone())
-            .chain(pass.clone()),
-    );
-    assert_eq!((job.phase, job.epoch), (Phase::Train, Some(2)));
-    // How many are planned is not known, and so not whether there is another.
-    let job = fold(begun.into_iter().chain(pass));
-    assert_eq!((job.phase, job.epoch), (Phase::Train, None));
-    // The end of the last one is told as the beginning of another.
+fn the_end_of_the_last_epoch_is_told_as_the_beginning_of_another() {
     let job = fold([epoch(2, 2), epoch(3, 2), O::End(Ended::Finished)]);
     assert_eq!((job.phase, job.epoch), (Phase::Finished, Some(2)));
 }
