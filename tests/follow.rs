@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
@@ -169,6 +169,55 @@ fn a_far_file_that_seems_shorter_for_a_moment_is_not_read_twice() {
         "<cut>other\n",
         "what begins otherwise was cut"
     );
+}
+
+/// As a network file system tells it: the new size, and zeros where its last bytes have not come yet.
+#[test]
+fn zeros_at_the_end_of_a_far_file_are_read_once_they_are_bytes() {
+    let mut stage = Stage::new();
+    stage.follower = Follower::new(&stage.log).far();
+    append(&stage.log, "one\n");
+    assert_eq!(stage.look(), "one\n");
+    let file = File::options().write(true).open(&stage.log).expect("a log");
+    let fill = |text: &str, at| file.write_all_at(text.as_bytes(), at).expect("written");
+    file.set_len(20).expect("the new size");
+    fill("two\n", 4);
+    assert_eq!(stage.look(), "two\n");
+    assert_eq!(stage.look(), "", "no zeros are taken");
+    assert_eq!(stage.follower.lag(), 12);
+    // The last page before the one in the middle.
+    fill("four\n", 15);
+    assert_eq!(stage.look(), "");
+    fill("threethree\n", 8);
+    fill("four\n", 19);
+    assert_eq!(stage.look(), "threethree\nfour\n");
+    // Bytes that were read seem to be zeros for a moment.
+    fill("\0\0\0", 0);
+    assert_eq!(stage.look(), "");
+    fill("one", 0);
+    append(&stage.log, "five\n");
+    assert_eq!(stage.look(), "five\n");
+}
+
+#[test]
+fn zeros_that_stay_in_a_far_file_are_what_was_written_and_hide_nothing() {
+    let mut stage = Stage::new();
+    stage.follower = Follower::new(&stage.log).far();
+    append(&stage.log, "a\n\0\0b\n\0c\n");
+    let looks: Vec<String> = (0..6).map(|_| stage.look()).collect();
+    assert_eq!(
+        looks,
+        ["a\n", "", "", "", "\0\0b\n\0c\n", ""],
+        "all together"
+    );
+    append(&stage.log, "d\n");
+    assert_eq!(stage.look(), "d\n", "what is believed is not doubted again");
+    // A rotation waits for what is doubted.
+    append(&stage.log, "e\0f\n");
+    fs::rename(&stage.log, stage.path("train.log.1")).expect("moved");
+    append(&stage.log, "new\n");
+    let looks: Vec<String> = (0..5).map(|_| stage.look()).collect();
+    assert_eq!(looks, ["e", "", "", "", "\0f\n<rotated>new\n"]);
 }
 
 /// A writer that did not open for appending writes on where it was: nothing but zeros is before that.

@@ -6,7 +6,9 @@
 //! A file that was moved or deleted is read on until another one stands under the path and has a first byte: a writer
 //! that never opens its log again (`> train.log`) is not lost to a rotation that puts an empty file in its place.
 //!
-//! A file's beginning of nothing but zeros is a hole that nobody wrote: it is passed over.
+//! A file's beginning of nothing but zeros is a hole that nobody wrote: it is passed over. On another machine zeros may
+//! be bytes that are still on their way, behind a size that came before them: they are looked at again before they are
+//! believed.
 //!
 //! What cannot be seen: bytes that were cut before a look; a file that came and went between two looks; what an old
 //! writer still writes to a moved file once the new one has bytes; a cut file that was written again to at least its
@@ -21,7 +23,7 @@ use std::time::UNIX_EPOCH;
 /// The most that is read of one file in one look, so that a log of gigabytes starves no other.
 const TURN: usize = 4 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
-/// The attributes of a network file system are kept for some seconds, and a look is made each second.
+/// The attributes and pages of a network file system are kept for some seconds, and a look is made each second.
 const DOUBTS: u32 = 4;
 /// So many first bytes tell one file from another.
 const HEAD: usize = 256;
@@ -43,7 +45,7 @@ pub struct Follower {
     path: PathBuf,
     open: Option<Open>,
     buffer: Vec<u8>,
-    /// So many looks in a row a file must be shorter before it is believed to be cut.
+    /// So many looks in a row a file must be shorter before it is believed to be cut, and zeros must stay.
     doubts: u32,
 }
 
@@ -58,10 +60,23 @@ struct Open {
     modified: f64,
     /// Nothing but zeros came: the hole that a writer leaves before it where its file was cut.
     hole: bool,
-    /// So many looks in a row said that it is shorter than what was read of it.
+    /// So many looks in a row said that it is shorter than what was read of it, or that it begins otherwise.
     shorter: u32,
+    /// Zeros that are not taken yet.
+    zeros: Option<Zeros>,
+    /// Zeros before this offset are what the writer left.
+    believed: u64,
     /// Its first bytes: a file that was cut and filled again beyond `offset` begins otherwise.
     head: Vec<u8>,
+}
+
+/// Zeros that may be bytes on their way.
+#[derive(Debug)]
+struct Zeros {
+    at: u64,
+    /// Where the file ended when they were first seen: all zeros before that are believed together.
+    end: u64,
+    looks: u32,
 }
 
 /// Opens a file for reading if it is a regular one. Nothing else is opened for longer than it takes to see that, and
@@ -100,7 +115,8 @@ impl Follower {
         }
     }
 
-    /// The file is on another machine: its size may be that of a moment ago, and an older one than was told before.
+    /// The file is on another machine: its size may be that of a moment ago, an older one than was told before, or one
+    /// whose bytes have not come yet.
     pub fn far(self) -> Self {
         Self {
             doubts: DOUBTS,
@@ -125,6 +141,7 @@ impl Follower {
                 .filter(|there| identity(there) != open.identity);
             match open.read(self.doubts, &mut self.buffer, gained) {
                 Ok(true) => return Ok(true),
+                Ok(false) if open.zeros.is_some() => return Ok(false),
                 Ok(false) => match &named {
                     Ok(_) if other.is_none_or(|there| there.len() == 0) => return Ok(false),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -149,6 +166,8 @@ impl Follower {
             modified: modified(&there),
             hole: true,
             shorter: 0,
+            zeros: None,
+            believed: 0,
             head: Vec::new(),
         });
         open.read(self.doubts, &mut self.buffer, gained)
@@ -198,16 +217,19 @@ impl Open {
         let there = self.file.metadata()?;
         self.modified = modified(&there);
         self.size = there.len();
-        let otherwise = self.begins_otherwise()?;
-        let shorter = self.size < self.offset;
-        self.shorter = if shorter { self.shorter + 1 } else { 0 };
-        if shorter && !otherwise && self.shorter <= doubts {
+        let begins = self.beginning()?;
+        let otherwise = begins != self.head[..begins.len()];
+        let cut = self.size < self.offset || otherwise;
+        self.shorter = if cut { self.shorter + 1 } else { 0 };
+        let sure = otherwise && !begins.contains(&0);
+        if cut && !sure && self.shorter <= doubts {
             return Ok(false);
         }
-        if shorter || otherwise {
+        if cut {
             self.shorter = 0;
             gained(Gained::Truncated);
             (self.offset, self.hole) = (0, true);
+            (self.zeros, self.believed) = (None, 0);
             self.head.clear();
         }
         self.file.seek(SeekFrom::Start(self.offset))?;
@@ -221,6 +243,8 @@ impl Open {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
+            let came = n;
+            let n = self.firm(&buffer[..n], doubts);
             if n == 0 {
                 return Ok(false);
             }
@@ -239,15 +263,43 @@ impl Open {
                 self.hole = false;
                 gained(Gained::Bytes(text));
             }
+            if n < came {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
 
-    /// The bytes that were read first are no longer there.
-    fn begins_otherwise(&self) -> io::Result<bool> {
+    /// How many of the next bytes are what the writer left: all, or those before zeros that may still become others.
+    fn firm(&mut self, bytes: &[u8], doubts: u32) -> usize {
+        let believed = self.believed.saturating_sub(self.offset);
+        let from = bytes
+            .len()
+            .min(usize::try_from(believed).unwrap_or(usize::MAX));
+        let zero = memchr::memchr(0, &bytes[from..]).filter(|_| doubts > 0);
+        let before = self.zeros.take();
+        let Some(zero) = zero else { return bytes.len() };
+        let (n, at) = (from + zero, self.offset + (from + zero) as u64);
+        let mut zeros = before.filter(|zeros| zeros.at == at).unwrap_or(Zeros {
+            at,
+            end: self.size,
+            looks: 0,
+        });
+        zeros.looks += 1;
+        if zeros.looks > doubts {
+            self.believed = zeros.end;
+            return bytes.len();
+        }
+        self.zeros = Some(zeros);
+        n
+    }
+
+    /// What now stands where the first bytes were read.
+    fn beginning(&self) -> io::Result<Vec<u8>> {
         let mut now = vec![0; self.head.len()];
         let length = self.file.read_at(&mut now, 0)?;
-        Ok(now[..length] != self.head[..length])
+        now.truncate(length);
+        Ok(now)
     }
 }
 
