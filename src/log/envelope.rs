@@ -62,13 +62,15 @@ static SURE: LazyLock<[Regex; 5]> = LazyLock::new(|| {
 
 /// `3: ` and `node1: `: a number, or a name with a digit in it.
 static LABEL: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?-u)^(?: *(?<rank>\d{1,6})|(?<host>[A-Za-z][\w.-]*\d[\w.-]*)): ?")
+    Regex::new(r"(?-u)^(?: *(?<rank>\d{1,6})|(?<host>[A-Za-z][\w.-]*\d[\w.-]*)):(?: |\s*$)")
         .expect("a constant pattern")
 });
 
 impl Labels {
-    /// Reads what stands before the text of a line; one that is not `whole` proves nothing about labels.
-    pub(super) fn open(&mut self, line: &[u8], whole: bool) -> Header {
+    /// Reads what stands before the text of a line; one that is not `whole` proves nothing about labels. What a daemon
+    /// wrote down is a stream of its own, whose lines need not begin here: unless this is `within` one, nothing of it
+    /// is read.
+    pub(super) fn open(&mut self, line: &[u8], whole: bool, within: bool) -> Header {
         let mut header = Header::default();
         let mut weak = false;
         for _ in 0..LAYERS {
@@ -108,6 +110,9 @@ impl Labels {
                 header.again = Some([b"[", name, b"]:"].concat());
             }
             header.length += all.end();
+            if header.record && !within {
+                break;
+            }
         }
         header
     }
@@ -194,7 +199,7 @@ mod tests {
         lines
             .iter()
             .map(|line| {
-                let header = labels.open(line.as_bytes(), true);
+                let header = labels.open(line.as_bytes(), true, true);
                 (line[header.length..].to_owned(), header.rank)
             })
             .collect()
@@ -255,6 +260,28 @@ mod tests {
                 "Train: 3",
             ],
             ["0: a", "0: b", "text", "0: c", "0: d"],
+            [
+                "Epoch 3: a",
+                "Epoch 3: b",
+                "Epoch 3: c",
+                "Epoch 3: d",
+                "Epoch 3: e",
+            ],
+            ["INFO: a", "INFO: b", "loss: 1", "Step: 1", "INFO: c"],
+            [
+                "12:30:01: a",
+                "12:30:01: b",
+                "12:30:02: c",
+                "12:30:02: d",
+                "12:30:03: e",
+            ],
+            [
+                "12:30:01 a",
+                "12:30:01 b",
+                "12:30:02 c",
+                "12:30:02 d",
+                "12:30:03 e",
+            ],
         ] {
             assert_eq!(opened(&ordinary)[4].0, ordinary[4]);
         }

@@ -1,15 +1,19 @@
 //! Any chunks of bytes -> whole lines, and what belongs together as one.
 //!
 //! A line ends in `\n` or `\r`, so that a bar which is redrawn for hours is read frame by frame. What others put around
-//! it (`envelope`) is taken off, and lines of several streams that stand between each other are kept apart. A record
+//! it (`envelope`) is taken off, and lines of several streams that stand between each other are kept apart. What a
+//! daemon wrote down of a stream (a container's runtime, rsyslog) is that stream again, in whatever pieces it came, and
+//! is read as any log is: launchers' marks within it are known where its own lines begin. A record
 //! that Rich wrapped over several physical lines grows with each of them: it is handed out again, longer, and
 //! `Line::seen` tells how much of it was there before, so that a reader never counts a match twice and never waits for
 //! a last line that cannot be known as such. An unfinished last line is handed out once it rests, by the same rule; one
-//! that a daemon writes (a container's runtime, rsyslog) waits for its end, which comes.
+//! that a daemon writes waits for its end, which comes.
 //!
 //! Pure: no clock (the caller says when the file rests) and bounded: a line keeps its newest `BOUND` bytes.
 
 mod record;
+
+use std::borrow::Cow;
 
 use super::ansi;
 use super::envelope::{self, DOCKER, Header, Labels};
@@ -20,6 +24,9 @@ pub const BOUND: usize = 64 * 1024;
 
 /// At most so many streams are kept apart; ranks of one node with two streams each are far below.
 const STREAMS: usize = 256;
+
+/// And so many that daemons write down, those that were heard last: each is a log of its own.
+const RECORDED: usize = 16;
 
 /// A line, or what is known of it by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +56,10 @@ pub struct Lines {
     /// The newest whole line was a daemon's record.
     records: bool,
     streams: Vec<Stream>,
+    /// What daemons wrote down, by stream; the newest last.
+    recorded: Vec<(Vec<u8>, Lines)>,
+    /// This is such a stream: a daemon's record within is one more mark before a line.
+    within: bool,
 }
 
 /// What is unfinished in one stream.
@@ -56,8 +67,6 @@ pub struct Lines {
 struct Stream {
     name: Vec<u8>,
     rank: Option<u64>,
-    /// Raw bytes of a line that goes on with the next record.
-    partial: Vec<u8>,
     /// The newest Rich record, which may go on.
     record: Option<Record>,
     /// Length of the text that the unfinished last line was handed out with.
@@ -97,21 +106,20 @@ impl Lines {
         let tail = std::mem::take(&mut self.tail);
         let known = self.header.is_some();
         let header = self.header.clone();
-        let header = header.unwrap_or_else(|| self.labels.open(&tail, false));
+        let header = header.unwrap_or_else(|| self.labels.open(&tail, false, self.within));
         // Who writes whole records will write the rest of this one: what it says may change with its last byte.
         let record = header.record || self.records || tail.starts_with(DOCKER);
         let torn = record && tail.len() < BOUND;
         if !(tail.is_empty() || torn) {
             let text = &tail[if known { 0 } else { header.length }..];
+            let text = without(header.again.as_deref(), text);
             let stream = stream(&mut self.streams, &header);
-            let whole = stream.joined(header.again.as_deref(), text);
-            stream.rested = stream.hand_out(newest(&whole), false, self.offset, each);
+            stream.rested = stream.hand_out(newest(&text), false, self.offset, each);
         }
-        for stream in &mut self.streams {
-            if tail.is_empty() && !stream.partial.is_empty() {
-                let partial = std::mem::take(&mut stream.partial);
-                stream.rested = stream.hand_out(newest(&partial), false, self.offset, each);
-                stream.partial = partial;
+        if tail.is_empty() {
+            let end = self.offset;
+            for (_, lines) in &mut self.recorded {
+                lines.rest(&mut |line| each(Line { end, ..line }));
             }
         }
         self.tail = tail;
@@ -119,7 +127,7 @@ impl Lines {
 
     /// There is an unfinished last line.
     pub fn unfinished(&self) -> bool {
-        !self.tail.is_empty() || self.streams.iter().any(|stream| !stream.partial.is_empty())
+        !self.tail.is_empty() || self.recorded.iter().any(|(_, lines)| lines.unfinished())
     }
 
     /// The file begins anew: nothing that was unfinished goes on.
@@ -130,24 +138,36 @@ impl Lines {
     /// A piece of a physical line is there; `ends`: it is the last one.
     fn end(&mut self, raw: &[u8], ends: bool, each: &mut dyn FnMut(Line<'_>)) {
         if self.header.is_none()
+            && !self.within
             && let Some((header, text)) = envelope::docker(raw)
         {
-            let text = text.strip_suffix(b"\n").unwrap_or(&text);
             self.records = true;
-            self.pieces(&header, text, each);
+            self.record(&header, &[&text], each);
             return;
         }
         let (header, text) = match self.header.take() {
             Some(header) => (header, raw),
             None => {
-                let header = self.labels.open(raw, true);
+                let header = self.labels.open(raw, true, self.within);
                 let text = &raw[header.length..];
                 (header, text)
             }
         };
-        match envelope::octal(text) {
-            Some(text) => self.pieces(&header, &text, each),
-            None => self.piece(&header, text, ends, each),
+        let text = envelope::octal(text).map_or(Cow::Borrowed(text), Cow::Owned);
+        if header.record && !self.within {
+            let end: &[u8] = match (ends, header.partial) {
+                (false, _) => b"\r",
+                (true, true) => b"",
+                (true, false) => b"\n",
+            };
+            self.record(&header, &[&text, end], each);
+        } else {
+            let stream = stream(&mut self.streams, &header);
+            for piece in text.split(|&byte| byte == b'\n' || byte == b'\r') {
+                let piece = without(header.again.as_deref(), piece);
+                stream.hand_out(newest(&piece), true, self.offset, each);
+                stream.rested = 0;
+            }
         }
         self.records = header.record;
         if !ends {
@@ -155,31 +175,30 @@ impl Lines {
         }
     }
 
-    /// A whole line whose ends within came as text.
-    fn pieces(&mut self, header: &Header, text: &[u8], each: &mut dyn FnMut(Line<'_>)) {
-        let mut rest = text;
-        while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
-            self.piece(header, &rest[..at], false, each);
-            rest = &rest[at + 1..];
+    /// A daemon wrote down the next bytes of a stream.
+    fn record(&mut self, header: &Header, bytes: &[&[u8]], each: &mut dyn FnMut(Line<'_>)) {
+        let mut known = self.recorded.iter();
+        let (name, mut lines) = match known.position(|(name, _)| *name == header.stream) {
+            Some(index) => self.recorded.remove(index),
+            None => (
+                header.stream.clone(),
+                Self {
+                    within: true,
+                    ..Self::default()
+                },
+            ),
+        };
+        let end = self.offset;
+        for bytes in bytes {
+            lines.push(bytes, &mut |line| {
+                let rank = line.rank.or(header.rank);
+                each(Line { end, rank, ..line });
+            });
         }
-        self.piece(header, rest, true, each);
-    }
-
-    fn piece(&mut self, header: &Header, text: &[u8], ends: bool, each: &mut dyn FnMut(Line<'_>)) {
-        let stream = stream(&mut self.streams, header);
-        if header.again.is_none() && stream.partial.is_empty() && !(ends && header.partial) {
-            stream.hand_out(text, true, self.offset, each);
-            stream.rested = 0;
-            return;
+        if self.recorded.len() >= RECORDED {
+            self.recorded.remove(0);
         }
-        let whole = stream.joined(header.again.as_deref(), text);
-        if ends && header.partial {
-            stream.partial = newest(&whole).to_vec();
-        } else {
-            stream.partial.clear();
-            stream.hand_out(newest(&whole), true, self.offset, each);
-            stream.rested = 0;
-        }
+        self.recorded.push((name, lines));
     }
 }
 
@@ -201,20 +220,6 @@ fn stream<'a>(streams: &'a mut Vec<Stream>, header: &Header) -> &'a mut Stream {
 }
 
 impl Stream {
-    /// The unfinished part and what follows it, without what a launcher put into the middle.
-    fn joined(&self, again: Option<&[u8]>, text: &[u8]) -> Vec<u8> {
-        let mut whole = self.partial.clone();
-        let mut rest = text;
-        while let Some(again) = again
-            && let Some(at) = memchr::memmem::find(rest, again)
-        {
-            whole.extend_from_slice(&rest[..at]);
-            rest = &rest[at + again.len()..];
-        }
-        whole.extend_from_slice(rest);
-        whole
-    }
-
     /// Hands out one line and returns the length of its text.
     fn hand_out(
         &mut self,
@@ -263,6 +268,21 @@ impl Stream {
         }
         line(plain.trim_end(), 0)
     }
+}
+
+/// The text without the mark that a launcher put into its middle, too.
+fn without<'a>(again: Option<&[u8]>, text: &'a [u8]) -> Cow<'a, [u8]> {
+    let Some(again) = again.filter(|again| memchr::memmem::find(text, again).is_some()) else {
+        return Cow::Borrowed(text);
+    };
+    let mut whole = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr::memmem::find(rest, again) {
+        whole.extend_from_slice(&rest[..at]);
+        rest = &rest[at + again.len()..];
+    }
+    whole.extend_from_slice(rest);
+    Cow::Owned(whole)
 }
 
 /// The newest bytes of a line that is too long.

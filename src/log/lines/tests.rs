@@ -169,3 +169,70 @@ fn envelopes_come_off_and_streams_are_kept_apart() {
     );
     assert_eq!(seen, [(Some(3), false), (Some(1), true), (None, false)]);
 }
+
+/// The rank and the text of each line.
+fn ranked(bytes: &[u8]) -> Vec<(Option<u64>, String)> {
+    let mut seen = Vec::new();
+    let mut lines = Lines::default();
+    lines.push(bytes, &mut |line| {
+        seen.push((line.rank, line.text.to_owned()))
+    });
+    seen
+}
+
+#[test]
+fn launchers_marks_are_known_within_what_a_daemon_wrote_down() {
+    let cri = |tag: &str, text: &str| format!("2026-02-23T01:14:40Z stderr {tag} {text}\n");
+    let docker = |text: &str| {
+        let text = serde_json::Value::from(text);
+        format!("{{\"log\":{text},\"stream\":\"stderr\",\"time\":\"2026-02-23T01:14:40Z\"}}\n")
+    };
+    let rsyslog = |text: &str| format!("Feb 23 01:14:40 node07 train.sh[812]: {text}\n");
+    // A record ends anywhere: within a mark, behind a carriage return, within a word.
+    let by_cri = [
+        cri("P", "[default0]:a\r[default0]: 1"),
+        cri("P", "0%[def"),
+        cri("F", "ault0]:b"),
+        cri("F", "[rank3]: c"),
+    ];
+    let by_docker = [
+        docker("[default0]:a\r[default0]: 1"),
+        docker("0%[def"),
+        docker("ault0]:b\n"),
+        docker("[rank3]: c\n"),
+    ];
+    let by_rsyslog = ["[default0]:a#015[default0]: 10%b", "[rank3]: c"].map(rsyslog);
+    let expected = [(Some(0), "a"), (Some(0), " 10%b"), (Some(3), "c")];
+    let expected = expected.map(|(rank, text)| (rank, text.to_owned()));
+    for log in [by_cri.concat(), by_docker.concat(), by_rsyslog.concat()] {
+        assert_eq!(ranked(log.as_bytes()), expected, "{log}");
+    }
+    let labels = ["0: a\n", "1: a\n", "0: b\n", "1: b\n", "0: step 7\n"];
+    let labelled = ranked(labels.map(docker).concat().as_bytes());
+    assert_eq!(labelled.last(), Some(&(Some(0), "step 7".to_owned())));
+}
+
+#[test]
+fn what_daemons_write_down_is_bounded() {
+    let mut lines = Lines::default();
+    for n in 0..1000 {
+        let record = format!(
+            "Feb 23 01:14:40 node07 sshd[{n}]: x\nFeb 23 01:14:40 node07 train[1]: [rank1]: y\n"
+        );
+        lines.push(record.as_bytes(), &mut |_| {});
+    }
+    assert_eq!(lines.recorded.len(), RECORDED);
+    let train = lines.recorded.last().expect("some");
+    assert_eq!(train.0, b"node07 train[1]|", "who writes on is kept");
+    let endless = [
+        b"2026-02-23T01:14:40Z stdout P ",
+        [b'x'; 4096].as_slice(),
+        b"\n",
+    ]
+    .concat();
+    for _ in 0..1000 {
+        lines.push(&endless, &mut |_| panic!("no line ends here"));
+        let (_, stdout) = lines.recorded.last().expect("some");
+        assert!(stdout.tail.len() <= 3 * BOUND);
+    }
+}
