@@ -183,7 +183,7 @@ fn a_buffered_stdout_is_told_from_a_quiet_one() {
         assert_eq!(text.contains("it came in blocks"), kept, "{text}");
         seen += usize::from(kept);
     }
-    assert!(seen >= 1, "a buffered log is there");
+    assert!(seen >= 3, "the buffered logs are there");
 }
 
 /// A bar's newest frame has no end before the next one is drawn: it is read as soon as the file rests.
