@@ -9,6 +9,8 @@
 
 #[path = "following/dead.rs"]
 mod dead;
+#[path = "following/dying.rs"]
+mod dying;
 #[path = "following/limits.rs"]
 mod limits;
 #[path = "following/many.rs"]

@@ -160,6 +160,14 @@ const LOG: &[Metric<Log>] = &[
         |log| (!log.partial).then_some(log.rotations as f64),
     ),
     gauge(
+        "training_log_polled",
+        "1 if no event tells what is written to the log: it is on a far file system, or has no watch, and is looked at every second. Absent before that can be told.",
+        |log| {
+            let polled = log.polled.is_some();
+            (polled || log.up).then_some(f64::from(u8::from(polled)))
+        },
+    ),
+    gauge(
         "training_log_block_buffered",
         "1 if the log comes in blocks, minutes apart: the training's stdout is buffered. Absent before that can be told.",
         |log| log.blocks.buffered().map(|yes| f64::from(u8::from(yes))),

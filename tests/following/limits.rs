@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::stage::{Exporter, append, epoch, until};
+use super::support::series;
 
 const ERRORS: &str = "training_exporter_watch_errors_total";
 
@@ -56,6 +57,10 @@ fn without_watches_or_an_instance_logs_are_looked_at_every_second() {
             .matches("Looked at every second: without a watch")
             .count();
         assert!(deaf >= errors as usize, "{limit}: {deaf} are told");
+        let page = exporter.page();
+        let polled = series(&page).filter(|(name, _)| name.starts_with("training_log_polled{"));
+        let polled: f64 = polled.map(|(_, value)| value).sum();
+        assert_eq!(polled, deaf as f64, "{limit}: the page says so, too");
     }
 }
 
@@ -69,9 +74,7 @@ fn lost_events_are_told_and_lose_no_line() {
         &format!("- {{path: {}, run: r}}\n", log.display()),
     );
     exporter.reaches("training_epoch{run=\"r\"}", 1.0);
-    until("it is watched", || {
-        (!exporter.status().contains("without a watch")).then_some(())
-    });
+    exporter.reaches("training_log_polled{run=\"r\"}", 0.0);
     let queue = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("a limit");
     let queue: usize = queue.trim().parse().expect("a number");
     exporter.running.signal("STOP");
@@ -105,9 +108,7 @@ fn a_folder_that_was_deleted_and_made_again_is_followed_and_watched_again() {
         fs::create_dir(&logs).expect("made");
         append(&log, &epoch(2 * round));
         exporter.reaches("training_epoch{run=\"r\"}", f64::from(2 * round));
-        until("it is watched", || {
-            (!exporter.status().contains("without a watch")).then_some(())
-        });
+        exporter.reaches("training_log_polled{run=\"r\"}", 0.0);
         append(&log, &epoch(2 * round + 1));
     }
     exporter.reaches("training_epoch{run=\"r\"}", 7.0);
