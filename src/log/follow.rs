@@ -141,7 +141,7 @@ impl Follower {
                 .filter(|there| identity(there) != open.identity);
             match open.read(self.doubts, &mut self.buffer, gained) {
                 Ok(true) => return Ok(true),
-                Ok(false) if open.zeros.is_some() => return Ok(false),
+                Ok(false) if open.zeros.is_some() || open.shorter > 0 => return Ok(false),
                 Ok(false) => match &named {
                     Ok(_) if other.is_none_or(|there| there.len() == 0) => return Ok(false),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),

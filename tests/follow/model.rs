@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
 use training_exporter::log::follow::Follower;
@@ -23,8 +24,16 @@ enum Event {
     /// The file under the path is cut to nothing.
     Cut,
     Delete,
+    /// The path is opened as a shell does for `> log`, and has other content before anybody can look.
+    Overwrite,
     /// A new file takes the path in one step, and the writer goes on in it.
     Replace,
+    /// The same by a second name of a file that has a line already, as rotatelogs does.
+    HardLink,
+    /// The path is made a link to another file, which has a line already.
+    Switch,
+    /// The folder is deleted with all that is in it, and made again.
+    Folder,
     Look,
     /// The exporter is started again: it remembers nothing.
     Restart,
@@ -62,6 +71,14 @@ impl Model {
         self.create()
     }
 
+    /// The file under the path has this line and nothing else.
+    fn begin_again(&mut self, line: u32) {
+        let there = self.create();
+        let file = &mut self.files[there];
+        file.cuts += u32::from(!file.lines.is_empty());
+        file.lines = vec![line];
+    }
+
     fn restart(&mut self) {
         (self.held, self.read) = (None, 0);
         self.seen.clear();
@@ -89,19 +106,31 @@ impl Model {
     }
 }
 
+fn follower(stage: &Stage, far: bool) -> Follower {
+    let follower = Follower::new(&stage.log);
+    if far { follower.far() } else { follower }
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
     #[test]
     fn every_line_is_seen_once_and_in_order(
         events in prop::collection::vec(
             prop_oneof![
                 6 => Just(Event::Write), 1 => Just(Event::Move), 1 => Just(Event::Create), 2 => Just(Event::Reopen),
                 1 => Just(Event::Cut), 1 => Just(Event::Delete), 1 => Just(Event::Replace), 4 => Just(Event::Look),
-                1 => Just(Event::Restart),
+                1 => Just(Event::Restart), 1 => Just(Event::Overwrite), 1 => Just(Event::HardLink),
+                1 => Just(Event::Switch), 1 => Just(Event::Folder),
             ],
             0..60,
         ),
+        far: bool,
     ) {
         let mut stage = Stage::new();
+        stage.follower = follower(&stage, far);
+        // What is told of a far file is doubted over some looks.
+        let looks = if far { 5 } else { 1 };
         let (mut state, mut seen) = (Lines::default(), Vec::new());
         let (mut model, mut holds) = (Model::default(), 0);
         let mut writer = appending(&stage.log);
@@ -141,14 +170,43 @@ proptest! {
                     fs::rename(stage.path("next"), &stage.log).expect("moved");
                     holds = model.new_file();
                 }
+                Event::Overwrite => {
+                    fs::write(&stage.log, format!("line {n}\n")).expect("written");
+                    model.begin_again(n);
+                    (writer, holds) = (appending(&stage.log), model.create());
+                }
+                Event::HardLink => {
+                    let (new, link) = (stage.path(&format!("rot.{n}")), stage.path("link"));
+                    writer = appending(&new);
+                    writeln!(writer, "line {n}").expect("written");
+                    fs::hard_link(new, &link).expect("linked");
+                    fs::rename(link, &stage.log).expect("moved");
+                    holds = model.new_file();
+                    model.begin_again(n);
+                }
+                Event::Switch => {
+                    let (run, link) = (stage.path(&format!("run.{n}")), stage.path("link"));
+                    writer = appending(&run);
+                    writeln!(writer, "line {n}").expect("written");
+                    symlink(run, &link).expect("linked");
+                    fs::rename(link, &stage.log).expect("moved");
+                    holds = model.new_file();
+                    model.begin_again(n);
+                }
+                Event::Folder => {
+                    fs::remove_dir_all(stage.dir.path()).expect("deleted");
+                    fs::create_dir(stage.dir.path()).expect("made");
+                    model.there = None;
+                }
                 Event::Restart => {
-                    stage.follower = Follower::new(&stage.log);
+                    stage.follower = follower(&stage, far);
                     state = Lines::default();
                     seen.clear();
                     model.restart();
                 }
                 Event::Look => {
-                    if stage.follower.is_open() || model.there.is_some() {
+                    let can = stage.follower.is_open() || model.there.is_some();
+                    for _ in 0..if can { looks } else { 0 } {
                         seen.extend(lines(&mut stage.follower, &mut state));
                     }
                     model.look();
