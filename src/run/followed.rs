@@ -168,37 +168,58 @@ mod tests {
     use crate::log::reader::Presets;
     use crate::state::Run;
 
-    #[test]
-    fn a_long_log_is_known_from_its_end_and_counted_when_all_of_it_is_read() {
+    /// A log of 20 MiB after one look at it, and after all of it was read.
+    fn long(parts: [&str; 3]) -> [Run; 2] {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("train.log");
-        let mut text = "Traceback (most recent call last):\nEpoch 1/9\n".to_owned();
-        let noise = format!("{}\n", "nothing of interest ".repeat(2000));
-        while text.len() < 20 << 20 {
-            text.push_str(&noise);
-        }
-        text.push_str("Training epoch 7/9 started\n");
-        fs::write(&path, text).expect("written");
+        let [first, noise, last] = parts;
+        let text = [first, &noise.repeat((20 << 20) / noise.len()), last].concat();
+        fs::write(&path, &text).expect("written");
         let shared = Shared::default();
         let run = Run::new("r", Limits::default());
         shared.lock().runs.insert("r".to_owned(), run);
         let reader = Presets::built_in().reader(None);
         let mut log = Log::new("r".to_owned(), Follower::new(&path), reader);
         log.read(&shared);
-        {
-            let state = shared.lock();
-            let run = &state.runs["r"];
-            assert_eq!((run.job.phase, run.job.epoch), (Phase::Train, Some(7)));
-            assert!(run.job.partial && run.log.partial && log.more);
-        }
+        let known = shared.lock().runs["r"].clone();
+        assert!(known.job.partial && known.log.partial && log.more);
         while log.more {
             log.read(&shared);
         }
-        let state = shared.lock();
-        let run = &state.runs["r"];
-        assert_eq!((run.job.phase, run.job.epoch), (Phase::Train, Some(7)));
-        assert!(!run.job.partial && !run.log.partial);
-        assert_eq!(run.log.bytes, fs::metadata(&path).expect("there").len());
-        assert!(run.log.lines > 500);
+        log.unrested = log.unrested.map(|_| 0.0);
+        log.rest(0.0, &shared);
+        let read = shared.lock().runs["r"].clone();
+        assert!(!read.job.partial && !read.log.partial);
+        assert_eq!(read.log.bytes, text.len() as u64);
+        [known, read]
+    }
+
+    #[test]
+    fn a_long_log_is_known_from_its_end_and_counted_when_all_of_it_is_read() {
+        let noise = format!("{}\n", "nothing of interest ".repeat(2000));
+        let first = "Traceback (most recent call last):\nEpoch 1/9\n";
+        let [known, read] = long([first, &noise, "Training epoch 7/9 started\n"]);
+        for run in [known, read.clone()] {
+            assert_eq!((run.job.phase, run.job.epoch), (Phase::Train, Some(7)));
+        }
+        assert!(read.log.lines > 500);
+    }
+
+    /// Its end may say nothing, or be one line: that is not known before all of it is read, and a frame at its very
+    /// end is known at once.
+    #[test]
+    fn a_long_log_whose_end_says_nothing_is_unknown_until_all_of_it_is_read() {
+        let first = "Training epoch 7/9 started\n";
+        let lines = format!("{}\n", "nothing of interest ".repeat(2000));
+        for noise in ["one line without any end ", &lines, "\0"] {
+            let [known, read] = long([first, noise, ""]);
+            assert_eq!((known.job.phase, known.job.epoch), (Phase::Unknown, None));
+            assert_eq!((read.job.phase, read.job.epoch), (Phase::Train, Some(7)));
+        }
+        let frame = "\rTraining epoch 8/9 started";
+        let [known, read] = long([first, "one line without any end ", frame]);
+        for run in [known, read] {
+            assert_eq!((run.job.phase, run.job.epoch), (Phase::Train, Some(8)));
+        }
     }
 }
