@@ -148,6 +148,8 @@ pub struct Log {
     pub mount: String,
     /// Why it is only looked at every second, where no event tells of a change.
     pub polled: Option<String>,
+    /// Events tell of its changes.
+    pub watched: bool,
     /// Why not.
     pub error: Option<String>,
     /// Bytes in the file that are not read yet.

@@ -14,6 +14,7 @@
 //! writer still writes to a moved file once the new one has bytes; a cut file that was written again to at least its
 //! old length with the very same beginning, which looks as if it had been appended to.
 
+use std::cell::RefCell;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -27,6 +28,11 @@ const CHUNK: usize = 64 * 1024;
 const DOUBTS: u32 = 4;
 /// So many first bytes tell one file from another.
 const HEAD: usize = 256;
+
+thread_local! {
+    /// For all that a thread follows: thousands of logs need no memory for bytes that are not there.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// What a look gave.
 #[derive(Debug, PartialEq)]
@@ -44,7 +50,6 @@ pub enum Gained<'a> {
 pub struct Follower {
     path: PathBuf,
     open: Option<Open>,
-    buffer: Vec<u8>,
     /// So many looks in a row a file must be shorter before it is believed to be cut, and zeros must stay.
     doubts: u32,
 }
@@ -110,7 +115,6 @@ impl Follower {
         Self {
             path: path.to_owned(),
             open: None,
-            buffer: Vec::new(),
             doubts: 0,
         }
     }
@@ -139,7 +143,7 @@ impl Follower {
                 .as_ref()
                 .ok()
                 .filter(|there| identity(there) != open.identity);
-            match open.read(self.doubts, &mut self.buffer, gained) {
+            match open.read(self.doubts, gained) {
                 Ok(true) => return Ok(true),
                 Ok(false) if open.zeros.is_some() || open.shorter > 0 => return Ok(false),
                 Ok(false) => match &named {
@@ -170,7 +174,7 @@ impl Follower {
             believed: 0,
             head: Vec::new(),
         });
-        open.read(self.doubts, &mut self.buffer, gained)
+        open.read(self.doubts, gained)
     }
 
     /// The newest bytes of the open file, at most so many, without moving on.
@@ -208,12 +212,7 @@ impl Follower {
 }
 
 impl Open {
-    fn read(
-        &mut self,
-        doubts: u32,
-        buffer: &mut Vec<u8>,
-        gained: &mut dyn FnMut(Gained<'_>),
-    ) -> io::Result<bool> {
+    fn read(&mut self, doubts: u32, gained: &mut dyn FnMut(Gained<'_>)) -> io::Result<bool> {
         let there = self.file.metadata()?;
         self.modified = modified(&there);
         self.size = there.len();
@@ -232,6 +231,16 @@ impl Open {
             (self.zeros, self.believed) = (None, 0);
             self.head.clear();
         }
+        BUFFER.with_borrow_mut(|buffer| self.read_on(doubts, buffer, gained))
+    }
+
+    /// Reads from the offset on.
+    fn read_on(
+        &mut self,
+        doubts: u32,
+        buffer: &mut Vec<u8>,
+        gained: &mut dyn FnMut(Gained<'_>),
+    ) -> io::Result<bool> {
         self.file.seek(SeekFrom::Start(self.offset))?;
         buffer.resize(CHUNK, 0);
         // The first turn is short: a long log is then begun at its end.

@@ -29,8 +29,8 @@ use crate::config::Config;
 use crate::job::Unix;
 use crate::state::{STALL, Shared, State};
 
-/// After an event, so long is waited for more of them.
-const COALESCE: Duration = Duration::from_millis(10);
+/// Looks that events ask for are so far apart: the first is at once, before a log may be cut, and many make one.
+const APART: Duration = Duration::from_millis(10);
 /// The first look is not waited for any longer, in seconds.
 const PATIENCE: f64 = 1.0;
 /// The mounts are read again after so many seconds.
@@ -144,7 +144,8 @@ pub(super) fn run(
         }
         let hurries = |log: &Followed| log.due || log.took.is_none();
         if now() - waited_from < pause.as_secs_f64() && !files.logs.values().any(hurries) {
-            thread::sleep(COALESCE);
+            let since = (now() - began).max(0.0);
+            thread::sleep(APART.saturating_sub(Duration::from_secs_f64(since)));
         }
     }
 }

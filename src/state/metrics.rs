@@ -164,7 +164,7 @@ const LOG: &[Metric<Log>] = &[
         "1 if no event tells what is written to the log: it is on a far file system, or has no watch, and is looked at every second. Absent before that can be told.",
         |log| {
             let polled = log.polled.is_some();
-            (polled || log.up).then_some(f64::from(u8::from(polled)))
+            (polled || log.watched).then_some(f64::from(u8::from(polled)))
         },
     ),
     gauge(

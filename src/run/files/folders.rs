@@ -138,6 +138,7 @@ impl Files<'_> {
                 let deaf = deaf.then_some("without a watch");
                 run.log.polled = log.mount.far.clone().map(|kind| format!("on {kind}"));
                 run.log.polled = run.log.polled.take().or_else(|| deaf.map(str::to_owned));
+                run.log.watched = run.log.polled.is_none() && !log.folders.is_empty();
             }
         }
     }
