@@ -92,7 +92,7 @@ const RUN: &[Metric<Run>] = &[
     ),
     gauge(
         "training_run_enrolled",
-        "1 if the run is judged: a phase edge or two different steps were seen in its log, and some sign of life since the exporter started.",
+        "1 once a phase or two different steps were seen in its log, and some sign of life since the exporter started. Whether it can be judged the verdict tells: not while its phase is unknown.",
         |run| Some(f64::from(u8::from(run.enrolled()))),
     ),
     gauge(
@@ -151,7 +151,7 @@ const LOG: &[Metric<Log>] = &[
     ),
     counter(
         "training_log_lines_matched_total",
-        "Lines of the log that said something.",
+        "Lines of the log that said something, be it only a number.",
         |log| (!log.partial).then_some(log.matched as f64),
     ),
     counter(
