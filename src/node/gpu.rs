@@ -26,6 +26,9 @@ pub trait Gpus: Send {
     }
 }
 
+/// How the reason begins where there is nothing to read and that is no fault.
+pub const NONE: &str = "no NVIDIA GPUs on this node";
+
 /// What the driver says of one GPU; what it does not say is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::job::Unix;
-use crate::node::gpu::{Gpu, Xid};
+use crate::node::gpu::{Gpu, NONE, Xid};
 use busy::Busy;
 use device::Trouble;
 use events::Events;
@@ -23,6 +23,8 @@ use ledger::Ledger;
 
 /// The library's name, found where the loader looks.
 const LIBRARY: &str = "libnvidia-ml.so.1";
+/// There while the kernel has NVIDIA's driver.
+const DRIVER: &str = "/proc/driver/nvidia/version";
 
 /// Seconds from one opening of the library to the next: the first, doubled each time up to the longest.
 const FIRST_PAUSE: f64 = 1.0;
@@ -146,10 +148,7 @@ impl Session {
             .init();
         let nvml = opened.map_err(|e| {
             if let nvml_wrapper::error::NvmlError::LibloadingError(e) = e {
-                return format!(
-                    "there is no NVIDIA driver here ({e}): all is well on a node without GPUs; else install it, or \
-                     name its library with --nvml.library"
-                );
+                return unloaded(path, &e.to_string(), Path::new(DRIVER).exists());
             }
             format!("NVML cannot be opened: {e}")
         })?;
@@ -160,6 +159,22 @@ impl Session {
             library,
             driver_version,
         })
+    }
+}
+
+/// Why the library could not be loaded. That it is nowhere is no fault, unless it was named or the kernel has the driver.
+fn unloaded(path: &Path, why: &str, driver: bool) -> String {
+    let absent = why.contains(LIBRARY) && why.contains("No such file");
+    match path == Path::new(LIBRARY) && absent {
+        true if driver => format!(
+            "the NVIDIA driver is loaded, and its library is not seen here ({why}): in a container, have the runtime \
+             mount it; else name it with --nvml.library"
+        ),
+        true => format!(
+            "{NONE}, since it has no driver for them ({why}). If there are some, install it, or name its library with \
+             --nvml.library"
+        ),
+        false => format!("NVIDIA's library cannot be loaded: {why}"),
     }
 }
 
@@ -229,6 +244,24 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_library_that_nobody_named_or_needs_may_be_absent() {
+        let absent = "libnvidia-ml.so.1: cannot open shared object file: No such file or directory";
+        let broken = "libnvidia-ml.so.1: file too short";
+        let needs = "libcuda-x.so: cannot open shared object file: No such file or directory";
+        for (path, why, driver, fine) in [
+            (LIBRARY, absent, false, true),
+            (LIBRARY, absent, true, false),
+            (LIBRARY, broken, false, false),
+            (LIBRARY, needs, false, false),
+            ("/opt/libnvidia-ml.so.1", absent, false, false),
+        ] {
+            let told = unloaded(Path::new(path), why, driver);
+            assert!(told.contains(why), "{told}");
+            assert_eq!(told.starts_with(NONE), fine, "{told}");
+        }
+    }
 
     #[test]
     fn attempts_are_spaced_out_until_all_is_well() {

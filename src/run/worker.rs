@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::now;
 use crate::job::Unix;
-use crate::node::gpu::{Gpu, Gpus};
+use crate::node::gpu::{Gpu, Gpus, NONE};
 use crate::node::nvml::Nvml;
 use crate::node::nvml::ledger::Ledger;
 use child::Worker;
@@ -235,6 +235,7 @@ impl NvmlWorker {
             Why::Silent => {
                 tracing::error!(abandoned = self.abandoned(), "the driver does not answer")
             }
+            Why::Said(why) if why.starts_with(NONE) => tracing::info!("{why}"),
             Why::Said(why) => tracing::warn!(why, "no GPU can be read"),
         }
         self.told = why;
