@@ -27,6 +27,9 @@ pub const STALL: f64 = 15.0;
 /// A log whose file system is silent for longer teaches nothing, in seconds.
 pub const SILENT: f64 = 1.0;
 
+/// A training says what it does within so many lines of its log, if a preset knows its words.
+const MANY: u64 = 100;
+
 /// The state, shared by the source threads and the server.
 #[derive(Clone, Debug, Default)]
 pub struct Shared(Arc<Mutex<State>>);
@@ -96,6 +99,8 @@ pub struct Run {
     pub alive: bool,
     /// Its log, as followed.
     pub log: Log,
+    /// Who writes its log may not be seen; absent before the first look.
+    pub hidden: Option<bool>,
     /// Its processes; absent without that witness.
     pub processes: Option<Witnessed>,
     /// Its GPUs, by index and uuid.
@@ -171,6 +176,11 @@ pub struct Log {
 }
 
 impl Log {
+    /// It has been taken up, and no look at it has ended yet.
+    pub fn unread(&self) -> bool {
+        !self.up && !self.stalled && self.error.is_none() && self.last_write.is_none()
+    }
+
     /// For how many seconds its file system has not answered.
     pub fn silent_for(&self, now: Unix) -> f64 {
         self.asked.map_or(0.0, |since| now - since)
@@ -186,6 +196,7 @@ impl Run {
             job: Job::new(limits),
             alive: false,
             log: Log::default(),
+            hidden: None,
             processes: None,
             gpus: Vec::new(),
             shares_data: false,
@@ -202,7 +213,13 @@ impl Run {
             .is_some_and(|p| p.seen.counters.processes > 0)
     }
 
-    /// It can be judged.
+    /// Its log has said much, and nothing of what the run does: no phase and no step.
+    pub fn unparsed(&self) -> bool {
+        let job = &self.job;
+        job.phase == Phase::Unknown && job.step.is_none() && self.log.lines >= MANY
+    }
+
+    /// Something is known of what it does.
     pub fn enrolled(&self) -> bool {
         self.alive && self.job.enrolled
     }

@@ -212,8 +212,16 @@ static HEADERS: LazyLock<Vec<(HeaderName, HeaderValue)>> = LazyLock::new(|| {
     ]
 });
 
-async fn status(Extract(site): Extract<Site>, Query(asked): Query<page::Asked>) -> Html<String> {
-    Html(page::render(&site.view(), &asked))
+async fn status(
+    Extract(site): Extract<Site>,
+    Query(asked): Query<page::Asked>,
+) -> (StatusCode, Html<String>) {
+    let view = site.view();
+    let status = match asked.is_there(&view) {
+        true => StatusCode::OK,
+        false => StatusCode::NOT_FOUND,
+    };
+    (status, Html(page::render(&view, &asked)))
 }
 
 async fn runs(Extract(site): Extract<Site>) -> Json<Value> {

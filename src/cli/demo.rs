@@ -263,7 +263,8 @@ fn tell(simulated: &Simulated, shared: &Shared, stop: &Receiver<()>) -> Result<(
     while stop.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
         let view = View::of(&shared.lock(), now());
         let t = simulated.time();
-        for run in &view.runs {
+        // A log that was just taken up has said nothing yet.
+        for run in view.runs.iter().filter(|run| run.log.bytes > 0) {
             let news = (run.run.clone(), format!("{} {}", run.verdict, run.phase));
             if !known.contains(&news) {
                 known.retain(|(name, _)| *name != run.run);

@@ -87,6 +87,9 @@ impl State {
 
     /// A look at the processes of a run; without it that witness is absent.
     pub fn look(&mut self, run: &str, seen: Option<Seen>, watcher: &mut Watcher, now: Unix) {
+        if let Some(run) = self.runs.get_mut(run) {
+            run.hidden = Some(seen.is_none());
+        }
         match seen {
             Some(seen) => self.record_processes(run, watcher.look(now, seen), now),
             None => {

@@ -6,7 +6,7 @@ use super::html::{address, escape, meter};
 use super::timeline;
 use super::view::{Clock, GpuView, Processes, RunView};
 use super::witness::Witness;
-use super::words::grouped;
+use super::words::{grouped, sentence};
 use crate::job::Unix;
 use crate::job::verdict::reason::Seconds;
 
@@ -65,11 +65,11 @@ fn head(html: &mut String, run: &RunView, id: &str) {
         escape(&run.title),
     );
     if !run.detail.is_empty() {
-        let mut detail = run.detail.clone();
-        if let Some(first) = detail.get_mut(..1) {
-            first.make_ascii_uppercase();
-        }
-        let _ = write!(html, "<p class=\"detail\">{}.</p>", escape(&detail));
+        let _ = write!(
+            html,
+            "<p class=\"detail\">{}.</p>",
+            escape(&sentence(&run.detail))
+        );
     }
     // Clocks of a log that is not read say nothing.
     if matches!(run.level, "critical" | "warning") && run.log.up && !run.because.is_empty() {
@@ -168,9 +168,13 @@ fn witness(html: &mut String, said: &Witness) {
         "gpus" => "GPUs",
         _ => "Validation files",
     };
+    let says = match said.says {
+        "unknown" => "not known yet",
+        says => says,
+    };
     let _ = write!(
         html,
-        "<li class=\"{0}\"><b>{name}</b> <span class=\"says\">{0}</span> <span>{1}</span></li>",
+        "<li class=\"{}\"><b>{name}</b> <span class=\"says\">{says}</span> <span>{}</span></li>",
         said.says,
         escape(&said.words)
     );
@@ -281,7 +285,8 @@ fn processes(live: Option<u64>, more: Option<&Processes>) -> String {
     text
 }
 
-fn counted(count: u64, what: &str) -> String {
+/// So many of something.
+pub(super) fn counted(count: u64, what: &str) -> String {
     let many = match count {
         1 => "",
         _ if what.ends_with('s') => "es",

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::card::{self, mark};
+use super::card::{self, counted, mark};
 use super::html::{address, escape, time_of_day};
 use super::view::{RunView, View};
 use crate::job::verdict::reason::Seconds;
@@ -30,6 +30,14 @@ pub struct Asked {
     pub run: Option<String>,
     /// Anything: the page stays as it is.
     pub pause: Option<String>,
+}
+
+impl Asked {
+    /// There is what is asked for.
+    pub fn is_there(&self, view: &View) -> bool {
+        let named = |name: &String| view.runs.iter().any(|run| run.run == *name);
+        self.run.as_ref().is_none_or(named)
+    }
 }
 
 /// The page.
@@ -117,6 +125,9 @@ fn one(html: &mut String, view: &View, name: &str) {
                 "<section class=\"empty\"><h2>No run of this name is known now</h2><p>{}</p></section>",
                 escape(name)
             );
+            if !view.runs.is_empty() {
+                overview(html, view);
+            }
         }
     }
 }
@@ -160,8 +171,8 @@ fn overview(html: &mut String, view: &View) {
         .collect();
     let _ = write!(
         html,
-        "<section class=\"overview\"><h2>{} runs: {}</h2><ol>",
-        view.runs.len(),
+        "<section class=\"overview\"><h2>{}: {}</h2><ol>",
+        counted(view.runs.len() as u64, "run"),
         parts.join(", ").replace(" ok", " OK")
     );
     view.runs.iter().take(ROWS).for_each(|run| row(html, run));

@@ -4,11 +4,12 @@
 
 use serde::Serialize;
 
-use super::words::{grouped, mean};
+use super::words::{grouped, mean, sentence, unseen};
 use crate::job::asked::Source;
 use crate::job::verdict::reason::Seconds;
 use crate::job::verdict::{Facts, Silence};
 use crate::job::{Phase, Unix};
+use crate::node::gpu::NONE;
 use crate::node::process::window::Evidence;
 use crate::state::{Run, State};
 
@@ -20,7 +21,8 @@ const STALE: f64 = 60.0;
 pub struct Witness {
     /// `log`, `processes`, `gpus` or `files`.
     pub witness: &'static str,
-    /// `moves`, `still`, `busy` (which proves nothing), `rests` (it has nothing to say now) or `blind`.
+    /// `moves`, `still`, `busy` (which proves nothing), `rests` (it has nothing to say now), `unknown` (it has not been
+    /// asked for long enough yet) or `blind`.
     pub says: &'static str,
     /// The same in words, and where it is blind, what would help.
     pub words: String,
@@ -59,6 +61,9 @@ fn log(run: &Run, now: Unix) -> (&'static str, String) {
     if let Some(error) = &log.error {
         return ("blind", format!("It cannot be read: {error}"));
     }
+    if log.unread() {
+        return ("unknown", "It has not been read yet.".to_owned());
+    }
     let Some(written) = log.last_write.filter(|_| log.up) else {
         return ("blind", "It is not there.".to_owned());
     };
@@ -76,8 +81,8 @@ fn processes(run: &Run, facts: &Facts, state: &State, now: Unix) -> (&'static st
         return ("blind", hangs);
     }
     let Some(witnessed) = &run.processes else {
-        let words = "They cannot be seen. Run as the training's user, or grant CAP_SYS_PTRACE.";
-        return ("blind", words.to_owned());
+        let says = run.hidden.map_or("unknown", |_| "blind");
+        return (says, format!("{}.", sentence(unseen(run))));
     };
     let counters = &witnessed.seen.counters;
     if counters.processes == 0 {
@@ -99,7 +104,7 @@ fn processes(run: &Run, facts: &Facts, state: &State, now: Unix) -> (&'static st
             format!("None reads, writes or computes: no work for {age}."),
         ),
         (Some(Evidence::Still), None) => ("still", "None reads, writes or computes.".to_owned()),
-        (None, _) => ("rests", "Not watched for long enough yet.".to_owned()),
+        (None, _) => ("unknown", "Not watched for long enough yet.".to_owned()),
     };
     for (count, state) in [
         (facts.stopped, "stopped"),
@@ -118,7 +123,10 @@ fn processes(run: &Run, facts: &Facts, state: &State, now: Unix) -> (&'static st
 
 fn gpus(run: &Run, facts: &Facts, state: &State, now: Unix) -> (&'static str, String) {
     if let Some(error) = &state.gpus.error {
-        return ("blind", format!("They cannot be read: {error}"));
+        return match error.starts_with(NONE) {
+            true => ("rests", format!("{}.", sentence(NONE))),
+            false => ("blind", format!("They cannot be read: {error}")),
+        };
     }
     if let Some(hangs) = hangs(state, "nvml", now) {
         return ("blind", hangs);
@@ -129,7 +137,7 @@ fn gpus(run: &Run, facts: &Facts, state: &State, now: Unix) -> (&'static str, St
         let words = if run.processes.is_some() {
             "It holds none here."
         } else {
-            "Which are its own is not known, since its processes cannot be seen."
+            "Which are its own is not known, since none of its processes is seen."
         };
         return ("rests", words.to_owned());
     }

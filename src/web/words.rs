@@ -10,8 +10,9 @@ use crate::job::asked::Source;
 use crate::job::verdict::reason::Seconds;
 use crate::job::verdict::{Facts, Silence, Verdict};
 use crate::job::{Phase, Unix};
+use crate::node::gpu::NONE;
 use crate::node::process::Witnessed;
-use crate::state::{Run, State};
+use crate::state::{Log, Run, State};
 
 /// So many are named one by one.
 const NAMED: usize = 3;
@@ -28,6 +29,7 @@ pub(super) fn verdict(
         return (title, String::new());
     }
     let why = match verdict {
+        Verdict::NotJudged if run.log.unread() => "its log has just been taken up",
         Verdict::NotJudged if !run.log.up || run.log.stalled => {
             "its log is not there, or cannot be read"
         }
@@ -37,9 +39,10 @@ pub(super) fn verdict(
         Verdict::NotJudged if facts.phase == Phase::Unknown && run.job.enrolled => {
             "no preset names the phases of this log, so only its numbers are shown"
         }
+        Verdict::NotJudged if run.unparsed() => return (title, unparsed(&run.log)),
         Verdict::NotJudged => {
             title += " yet";
-            "it has not begun to train"
+            "its log has told no phase and no step"
         }
         Verdict::Suspended => {
             "all its processes are stopped, traced or frozen; its clocks stand still meanwhile"
@@ -76,6 +79,33 @@ pub(super) fn verdict(
     let alarming = verdict.level() != "ok";
     (title, numbers(facts, run, validation, alarming))
 }
+
+/// That a log of many lines tells nothing of what the run does.
+fn unparsed(log: &Log) -> String {
+    let lines = grouped(log.lines);
+    match log.matched {
+        0 => format!("not one of the {lines} lines of its log is understood"),
+        n => format!(
+            "none of the {lines} lines of its log tells a phase or a step; {} tell something else",
+            grouped(n)
+        ),
+    }
+}
+
+/// Why nothing is known of its processes.
+pub(super) fn unseen(run: &Run) -> &'static str {
+    match run.hidden {
+        Some(true) => {
+            "its processes cannot be seen: run the exporter as the training's user, or grant it CAP_SYS_PTRACE"
+        }
+        Some(false) => NOBODY,
+        None => "its processes have not been looked at yet",
+    }
+}
+
+/// Why a log that is read has no process.
+pub const NOBODY: &str = "no process of this node writes its log: it has ended without a word, runs on another node, or opens its log for \
+     each line";
 
 /// How far it is, and since when.
 fn numbers(facts: &Facts, run: &Run, validation: Option<&Validation>, alarming: bool) -> String {
@@ -174,6 +204,10 @@ pub(super) fn first_step(
         Verdict::Waiting | Verdict::Slow | Verdict::Unproven => {
             ("TrainingStalled", rank.unwrap_or(tail))
         }
+        Verdict::NotJudged if run.unparsed() => (
+            "TrainingLogUnparsed",
+            format!("training-exporter replay --format text {log} | tail"),
+        ),
         Verdict::Finished
         | Verdict::Cancelled
         | Verdict::Preempted
@@ -201,6 +235,7 @@ fn quoted(path: &str) -> String {
 pub(super) fn blind_spots(state: &State, now: Unix) -> Vec<String> {
     let mut spots = Vec::new();
     match (&state.gpus.data, &state.gpus.error) {
+        (None, Some(e)) if e.starts_with(NONE) => spots.push(sentence(e)),
         (None, Some(e)) => spots.push(format!("GPUs cannot be read: {e}")),
         (None, None) => spots.push("GPUs are not looked at.".to_owned()),
         (Some(_), _) => {}
@@ -259,12 +294,15 @@ fn of_run(run: &Run) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if run.processes.is_none() && run.job.phase.live() {
+    if run.unparsed() {
         spots.push(
-            "its processes cannot be seen, so only time can prove a hang; run the exporter as the training's user, or \
-             grant it CAP_SYS_PTRACE"
+            "no phase or step is found in its log: what is read in it tells `training-exporter replay LOG`; how to have \
+             more read, the README under \"Add your trainer\""
                 .to_owned(),
         );
+    }
+    if run.processes.is_none() && run.hidden.is_some() && run.job.phase.live() {
+        spots.push(format!("only time can prove a hang, since {}", unseen(run)));
     }
     if !run.processes.as_ref().is_none_or(Witnessed::may_convict) {
         spots.push(
@@ -282,6 +320,15 @@ pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
+/// The text as a sentence begins.
+pub(super) fn sentence(text: &str) -> String {
+    let mut text = text.to_owned();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text
+}
+
 /// A count with commas between thousands.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
@@ -296,21 +343,4 @@ pub fn grouped(count: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_have_commas() {
-        assert_eq!(
-            [0, 999, 1866, 1_234_567].map(grouped),
-            ["0", "999", "1,866", "1,234,567"]
-        );
-    }
-
-    #[test]
-    fn a_path_is_one_word_of_a_shell() {
-        assert_eq!(quoted("/runs/a-1/train.log"), "/runs/a-1/train.log");
-        assert_eq!(quoted("/runs/$(id) x"), "'/runs/$(id) x'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-    }
-}
+mod tests;

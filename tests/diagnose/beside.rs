@@ -51,6 +51,26 @@ fn ask(address: SocketAddr, args: &[&str]) -> Told {
     diagnose(&[&["--url", &url, "--wait", "2s"], args].concat())
 }
 
+#[test]
+fn a_log_without_a_phase_is_told_from_a_run_that_has_not_begun() {
+    let stage = Stage::new();
+    let line = |n: u32| format!("round {n} of the oracle, lr=0.{n}\n");
+    fs::write(stage.log(), (0..120).map(line).collect::<String>()).expect("written");
+    let (_running, address) = exporter(&stage);
+    verdict(address, "not_judged");
+    let told = ask(address, &[]);
+    assert_eq!(told.code, 3, "{}", told.json);
+    let headline = told.run()["headline"].to_string();
+    assert!(
+        headline.contains("of the 120 lines of its log"),
+        "{headline}"
+    );
+    let next = told.run()["next"][0]["command"].to_string();
+    assert!(next.contains("training-exporter replay "), "{next}");
+    let seen = told.json["cannot_see"].to_string();
+    assert!(seen.contains("Add your trainer"), "{seen}");
+}
+
 /// Reads until it is told to hang.
 const READS: &str = "
 open('data.%d' % os.getpid(), 'wb').write(bytes(1 << 18))

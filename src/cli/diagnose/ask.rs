@@ -34,6 +34,7 @@ pub(super) struct RunSaid {
     pub(super) verdict: String,
     pub(super) headline: String,
     pub(super) because: String,
+    pub(super) first_step: Option<Step>,
     pub(super) phase: String,
     pub(super) epoch: Option<u64>,
     pub(super) step: Option<u64>,
@@ -43,6 +44,13 @@ pub(super) struct RunSaid {
     pub(super) processes: Option<u64>,
     pub(super) gpus: Vec<Gpu>,
     pub(super) log: Log,
+}
+
+/// What to do first.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Step {
+    pub(super) command: String,
 }
 
 /// The running validation.

@@ -11,6 +11,7 @@ use crate::job::verdict::reason::Seconds;
 use crate::node::process::window::{Evidence, judge};
 use crate::node::process::{Counters, Witnessed};
 use crate::node::procfs::standing::Standing;
+use crate::web::words::NOBODY;
 
 /// The window that the thresholds of work were fitted on, in seconds; somewhat longer ones are judged as a whole.
 const FITTED: f64 = 60.0;
@@ -153,12 +154,7 @@ impl Looks<'_> {
             | Verdict::Closing => {
                 said(Outcome::Over, Sure::Seen, "its log or its processes say so")
             }
-            Verdict::NotJudged if self.nobody() => said(
-                Outcome::Nobody,
-                Sure::Likely,
-                "no process of this node writes its log: it has ended without a word, runs on another node, or opens its \
-                 log for each line",
-            ),
+            Verdict::NotJudged if self.nobody() => said(Outcome::Nobody, Sure::Likely, NOBODY),
             Verdict::NotJudged | Verdict::Blind => said(
                 Outcome::NotTold,
                 Sure::Unsure,

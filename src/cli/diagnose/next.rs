@@ -47,6 +47,14 @@ pub(super) fn next(outcome: Outcome, before: &Sight, after: &Sight, said: &RunSa
         }
         Outcome::Hung | Outcome::NotTold | Outcome::Suspended => {}
     }
+    // Such a run has a first step only if its log is not understood.
+    if let Some(step) = said
+        .first_step
+        .as_ref()
+        .filter(|_| said.verdict == "not_judged")
+    {
+        steps.add(&*step.command, "what is read in its log, and what is not");
+    }
     let all = &after.standing;
     let stands = |now: &Standing| before.same(now).is_some_and(|then| now.stands_since(then));
     steps.stopped(all.iter().filter(|one| one.stopped()));

@@ -34,7 +34,7 @@ pub fn because(facts: &Facts) -> String {
             }
             Some(work) => format!("work was seen {} ago", Seconds(work.age)),
             None if facts.processes.is_some() => "no work was seen in this phase yet".to_owned(),
-            None => "its processes cannot be seen".to_owned(),
+            None => "none of its processes is seen".to_owned(),
         });
     }
     if facts.stopped > 0 {
@@ -100,7 +100,7 @@ mod tests {
         };
         assert_eq!(
             because(&blind),
-            "last progress 1.0 s ago, under the ceiling of 5 min 00 s; its processes cannot be seen"
+            "last progress 1.0 s ago, under the ceiling of 5 min 00 s; none of its processes is seen"
         );
     }
 

@@ -215,7 +215,8 @@ fn processes_that_are_not_looked_at_any_more_say_nothing() {
     let mut state = state([validating("a")]);
     state.record_source("process", Ok(()), 0.1, 1000.0);
     let says = |state: &State, now| View::of(state, now).runs[0].witnesses[1].says;
-    assert_eq!(says(&state, 1002.0), "rests");
+    assert_eq!(says(&state, 1002.0), "unknown");
+    assert!(page(&mut state, 1002.0).contains(">not known yet<"));
     assert_eq!(says(&state, 1100.0), "blind");
     assert!(page(&mut state, 1100.0).contains("process: Not looked at for 100 s"));
 }
@@ -304,6 +305,21 @@ fn two_hundred_runs_are_two_hundred_rows_and_a_small_page() {
         one.contains("<a href=\"/?run=run-0123\">Refresh again</a>"),
         "{one}"
     );
+}
+
+#[test]
+fn a_run_that_is_not_there_is_no_answer_and_the_others_are_named() {
+    let view = View::of(&state([validating("a"), validating("b")]), 1002.0);
+    for (run, there) in [("a", true), ("c", false)] {
+        let asked = Asked {
+            run: Some(run.to_owned()),
+            pause: None,
+        };
+        assert_eq!(asked.is_there(&view), there, "{run}");
+        let page = render(&view, &asked);
+        assert_eq!(page.contains("No run of this name"), !there, "{page}");
+        assert_eq!(page.contains("href=\"/?run=b\""), !there, "{page}");
+    }
 }
 
 #[test]
