@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
-use support::{EXPORTER, get, serving, value};
+use support::{EXPORTER, Running, get, serving, value};
 use tower::ServiceExt;
 use training_exporter::state::Shared;
 use training_exporter::web::router;
@@ -55,6 +55,12 @@ async fn each_path_answers() {
         (StatusCode::OK, "text/html; charset=utf-8")
     );
     assert!(page.starts_with("<!doctype html>"));
+    let (status, kind, page) = ask(&shared, "/?run=nobody").await;
+    assert_eq!(
+        (status, kind.as_str()),
+        (StatusCode::NOT_FOUND, "text/html; charset=utf-8")
+    );
+    assert!(page.contains("No run of this name is known now"), "{page}");
     let (status, kind, _) = ask(&shared, "/api/v1/runs").await;
     assert_eq!(
         (status, kind.as_str()),
@@ -81,6 +87,50 @@ fn works_without_any_argument_and_ends_on_sigterm() {
         .expect("half a request");
     running.signal("TERM");
     assert_eq!(running.end_within(Duration::from_secs(5)), Some(0));
+}
+
+#[test]
+fn what_was_named_and_cannot_be_read_is_told_in_its_own_log_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let made = Command::new("mkfifo").arg(path("pipe.out")).status();
+    assert!(made.expect("mkfifo is there").success());
+    std::fs::write(path("there.log"), "x\n").expect("written");
+    let mut command = Command::new(EXPORTER);
+    command.args(["--web.listen-address=127.0.0.1:0", "--log.level=warn"]);
+    for log in ["gone.log", "there.log", "*.out"] {
+        command.arg(format!("--log.path={}", path(log)));
+    }
+    command.arg(format!("--val.data={}", path("samples")));
+    let said = std::fs::File::create(path("said")).expect("created");
+    let (running, _) = Running::start(command.stderr(said));
+    let told = [
+        ("its log cannot be read", "gone.log: No such file"),
+        ("no regular file matches", "pipe.out"),
+        (
+            "validation files cannot be counted",
+            "samples: no such folder",
+        ),
+    ];
+    let read = || std::fs::read_to_string(path("said")).expect("text");
+    let began = Instant::now();
+    while !told.iter().all(|(what, _)| read().contains(what)) {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", read());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Several more looks say nothing new.
+    std::thread::sleep(Duration::from_secs(3));
+    drop(running);
+    let said = read();
+    for (what, which) in told {
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains(what)).collect();
+        assert_eq!(lines.len(), 1, "{said}");
+        assert!(
+            lines[0].contains("WARN") && lines[0].contains(which),
+            "{said}"
+        );
+    }
+    assert!(!said.contains("there.log"), "{said}");
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Files<'_> {
         for answer in self.lanes.answers() {
             match answer {
                 Answer::Found(source, names) => {
-                    self.searches[source].answered(names);
+                    self.searches[source].answered(names, &self.config.logs[source].path);
                     found = true;
                 }
                 Answer::Data(folder, real) => {
@@ -315,6 +315,13 @@ impl Files<'_> {
             let absent = self.data.iter().find_map(|(folder, data)| {
                 Some(format!("{}: {}", folder.display(), data.trouble(now)?))
             });
+            let told = state
+                .sources
+                .get("data")
+                .and_then(|data| data.error.as_ref());
+            if let Some(why) = absent.as_ref().filter(|why| told != Some(*why)) {
+                tracing::warn!(why, "validation files cannot be counted");
+            }
             state.record_source("data", absent.map_or(Ok(()), Err), 0.0, now);
         }
         state.exporter.ready = true;

@@ -155,7 +155,11 @@ impl Log {
         if error.is_some() {
             run.blinded();
         }
-        run.log.error = error.map(|e| format!("{}: {e}", self.follower.path().display()));
+        let error = error.map(|e| format!("{}: {e}", self.follower.path().display()));
+        if let Some(why) = error.as_ref().filter(|_| error != run.log.error) {
+            tracing::warn!(run = ?self.run, why, "its log cannot be read");
+        }
+        run.log.error = error;
     }
 }
 

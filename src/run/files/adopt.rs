@@ -39,6 +39,8 @@ pub(super) struct Found {
     pattern: bool,
     /// The paths, and the files that are there.
     logs: Vec<(PathBuf, Option<Metadata>)>,
+    /// One of its matches, if none is a regular file.
+    refused: Option<PathBuf>,
 }
 
 /// The search for the logs of one source.
@@ -49,7 +51,18 @@ pub(super) struct Search {
 }
 
 impl Search {
-    pub(super) fn answered(&mut self, found: Found) {
+    /// Takes in what `pattern` names, and tells in the exporter's own log if that is nothing that can be read.
+    pub(super) fn answered(&mut self, found: Found, pattern: &str) {
+        let before = self.found.as_ref();
+        match &found.refused {
+            Some(path) if before.is_none_or(|before| before.refused != found.refused) => {
+                tracing::warn!(pattern, ?path, "no regular file matches, only such as this");
+            }
+            None if before.is_none() && found.logs.is_empty() => {
+                tracing::info!(pattern, "no file matches yet; it is looked for on");
+            }
+            Some(_) | None => {}
+        }
         (self.asked, self.found) = (None, Some(found));
     }
 
@@ -83,8 +96,8 @@ impl Files<'_> {
                 if search.late(PATIENCE, now) && !has_wildcards(&pattern) {
                     let logs = vec![(whole, None)];
                     search.found.get_or_insert(Found {
-                        pattern: false,
                         logs,
+                        ..Found::default()
                     });
                 }
                 continue;
@@ -305,15 +318,16 @@ fn has_wildcards(path: &str) -> bool {
 fn find(path: &str) -> Found {
     let whole = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
     let pattern = has_wildcards(path) && !whole.exists();
-    let paths = if pattern {
+    let (paths, others): (Vec<_>, Vec<_>) = if pattern {
         let found = glob::glob(&whole.to_string_lossy())
             .into_iter()
             .flatten()
             .flatten();
-        found.filter(|path| path.is_file()).collect()
+        found.partition(|path| path.is_file())
     } else {
-        vec![whole]
+        (vec![whole], Vec::new())
     };
+    let refused = others.into_iter().next().filter(|_| paths.is_empty());
     let logs = paths.into_iter().map(|path| {
         let there = fs::metadata(&path).ok();
         (path, there)
@@ -321,5 +335,6 @@ fn find(path: &str) -> Found {
     Found {
         pattern,
         logs: logs.collect(),
+        refused,
     }
 }
