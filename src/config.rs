@@ -1,17 +1,19 @@
 //! YAML and flags -> a checked `Config`; the only loader. Nothing after it checks anything again.
 
+mod check;
+
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use regex::Regex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::job::cadence::Limits;
 use crate::log::follow::open;
 use crate::log::preset::Preset;
+use crate::log::preset::wrong::{Wrong, entries};
 use crate::log::reader::Presets;
 
 /// What the exporter was told.
@@ -25,6 +27,8 @@ pub struct Config {
     pub presets: Arc<Presets>,
     /// How many runs are exported at most.
     pub run_max: usize,
+    /// What is right, and may still not be what was meant.
+    pub notes: Vec<String>,
 }
 
 /// Logs that are followed, and what is known about their runs.
@@ -119,6 +123,14 @@ impl Bad {
     pub fn new(path: &Path, what: &str) -> Self {
         Self(format!("{}: {what}", path.display()))
     }
+
+    /// All of it, each as `file:line:column: what`, the form that editors jump to.
+    pub fn of(path: &Path, all: &[Wrong]) -> Self {
+        let all = all
+            .iter()
+            .map(|wrong| format!("{}:{wrong}", path.display()));
+        Self(all.collect::<Vec<_>>().join("\n"))
+    }
 }
 
 impl fmt::Display for Bad {
@@ -139,6 +151,7 @@ impl Default for Config {
             limits: Limits::default(),
             presets: Arc::new(Presets::built_in()),
             run_max: RUN_MAX,
+            notes: Vec::new(),
         }
     }
 }
@@ -151,47 +164,108 @@ impl Config {
 
     /// Adds a source that was given by flags.
     pub fn add(&mut self, source: LogSource) -> Result<(), Bad> {
-        check_source(&source, &self.presets, Path::new("--log.path"))?;
+        if let Some((_, what)) = check::source(&source, &self.presets).first() {
+            return Err(Bad(format!("--log.path `{}`: {what}", source.path)));
+        }
         self.logs.push(source);
         Ok(())
     }
 
     /// Reads a config file's text; `path` is for messages and for the presets that it names.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Bad> {
-        let file: File = form(text, path)?;
-        let mut presets = Presets::built_in();
-        for named in &file.presets {
-            let preset = path.parent().unwrap_or(Path::new(".")).join(named);
-            let preset = load_preset(&preset, &presets)?;
-            presets.add(preset);
+        let file: File = if is_empty(text) {
+            File::default()
+        } else {
+            serde_yaml::from_str(text).map_err(|e| {
+                let logs = entries::<LogSource>(text, "logs").into_iter();
+                let all = logs.filter_map(Result::err).chain([Wrong::form(&e)]);
+                Bad::of(path, &Wrong::in_order(all.collect()))
+            })?
+        };
+        let (presets, notes, mut all) = with_presets(&file, text, path);
+        let mut wrong = Vec::new();
+        let mut bad = |at: &str, what: &str| wrong.push(Wrong::at(text, at, what));
+        for (n, source) in file.logs.iter().enumerate() {
+            for (field, what) in check::source(source, &presets) {
+                // What a preset is called that could not be read is not known.
+                if field != "preset" || all.is_empty() {
+                    bad(&format!("logs[{n}].{field}"), &what);
+                }
+            }
         }
-        for source in &file.logs {
-            check_source(source, &presets, path)?;
+        for (field, what) in check::limits(&file.limits) {
+            bad(&format!("limits.{field}"), &what);
         }
-        check_limits(&file.limits, path)?;
         if file.run_max == Some(0) {
-            return Err(Bad(format!(
-                "{}: run_max: 0 would export no run; leave it out for {RUN_MAX}",
-                path.display()
-            )));
+            let what = format!("0 would export no run; leave it out for {RUN_MAX}");
+            bad("run_max", &what);
+        }
+        if !wrong.is_empty() {
+            all.push(Bad::of(path, &Wrong::in_order(wrong)));
+        }
+        if !all.is_empty() {
+            let all: Vec<String> = all.iter().map(Bad::to_string).collect();
+            return Err(Bad(all.join("\n")));
         }
         Ok(Self {
             logs: file.logs,
             limits: file.limits,
             presets: Arc::new(presets),
             run_max: file.run_max.unwrap_or(RUN_MAX),
+            notes,
         })
     }
 }
 
+/// The built-in presets and a config's own, what may not be meant by these, and what is wrong with them.
+fn with_presets(file: &File, config: &str, path: &Path) -> (Presets, Vec<String>, Vec<Bad>) {
+    let (mut presets, mut notes, mut wrong) = (Presets::built_in(), Vec::new(), Vec::new());
+    for (n, named) in file.presets.iter().enumerate() {
+        let named = path.parent().unwrap_or(Path::new(".")).join(named);
+        let parsed = text(&named)
+            .map_err(|e| {
+                let what = format!("{}: cannot be read: {e}", named.display());
+                Bad::of(path, &[Wrong::at(config, &format!("presets[{n}]"), &what)])
+            })
+            .and_then(|text| parse_preset(&text, &named, &presets));
+        match parsed {
+            Err(e) => wrong.push(e),
+            Ok(preset) => {
+                let asks = |log: &LogSource| log.preset.as_ref() == Some(&preset.name);
+                let told = preset_notes(&preset, &presets, file.logs.iter().any(asks));
+                let place = |note| format!("{}: {note}", named.display());
+                notes.extend(told.into_iter().map(place));
+                presets.add(preset);
+            }
+        }
+    }
+    (presets, notes, wrong)
+}
+
 /// Reads a preset file, which may extend one of those that are `known`, and runs its samples.
 pub fn load_preset(path: &Path, known: &Presets) -> Result<Preset, Bad> {
-    let text = read(path)?;
-    let preset = known.parse(&text).map_err(|e| located(path, &e))?;
-    preset
-        .prove()
-        .map_err(|e| Bad(format!("{}: {e}", path.display())))?;
-    Ok(preset)
+    parse_preset(&read(path)?, path, known)
+}
+
+fn parse_preset(text: &str, path: &Path, known: &Presets) -> Result<Preset, Bad> {
+    let preset = known.parse(text);
+    let proved = preset.and_then(|preset| preset.prove(text).map(|()| preset));
+    proved.map_err(|all| Bad::of(path, &all))
+}
+
+/// What may not be meant by a preset beside those that are `known`; a log may ask for it by its name.
+pub fn preset_notes(preset: &Preset, known: &Presets, asked_for: bool) -> Vec<String> {
+    let name = &preset.name;
+    let mut notes = Vec::new();
+    if known.named(name).is_some() {
+        notes.push(format!("takes the place of the preset `{name}` that is there already; a name of its own keeps both"));
+    }
+    if preset.must_be_named() && !asked_for {
+        notes.push(format!(
+            "has no `detect:`, so it reads only a log beside which `preset: {name}` stands"
+        ));
+    }
+    notes
 }
 
 /// No file that is read whole is longer, in bytes.
@@ -199,151 +273,40 @@ const LONGEST_FILE: u64 = 16 * 1024 * 1024;
 
 /// The text of a file: a regular one, and no endless one.
 pub(crate) fn text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let mut file = open(path)?.take(LONGEST_FILE + 1);
-    file.read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST_FILE {
+    let mut bytes = Vec::new();
+    open(path)?.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.starts_with(&GZIP) {
+        return Err(io::Error::other(
+            "compressed by gzip, and no text; unpack it",
+        ));
+    }
+    if bytes.len() as u64 > LONGEST_FILE {
         return Err(io::Error::other("longer than 16 MiB"));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        io::Error::other(format!("byte {at} is no UTF-8, so it is no text"))
+    })
 }
+
+/// What a file begins with that gzip has made.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The same, with an error that names the file.
 pub(crate) fn read(path: &Path) -> Result<String, Bad> {
     text(path).map_err(|e| Bad(format!("{}: cannot be read: {e}", path.display())))
 }
 
+/// There is no word in a file's text, only remarks.
+pub(crate) fn is_empty(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_start);
+    lines.all(|line| line.is_empty() || line.starts_with('#'))
+}
+
 /// The form of a file's text; one without any word has it by default.
 pub(crate) fn form<T: DeserializeOwned + Default>(text: &str, path: &Path) -> Result<T, Bad> {
-    let mut lines = text.lines().map(str::trim_start);
-    if lines.all(|line| line.is_empty() || line.starts_with('#')) {
+    if is_empty(text) {
         return Ok(T::default());
     }
-    serde_yaml::from_str(text).map_err(|e| located(path, &e.to_string()))
-}
-
-/// `file:line:column: what`, the form that editors jump to; YAML tells the place somewhere in its message.
-fn located(path: &Path, message: &str) -> Bad {
-    let place = Regex::new(r" at line (\d+) column (\d+)").expect("a constant pattern");
-    match place.captures(message) {
-        Some(at) => Bad(format!(
-            "{}:{}:{}: {}",
-            path.display(),
-            &at[1],
-            &at[2],
-            message.replacen(&at[0], "", 1)
-        )),
-        None => Bad(format!("{}: {message}", path.display())),
-    }
-}
-
-/// The longest name of a run, a user or a team, in bytes.
-const LONGEST_NAME: usize = 512;
-
-fn check_source(source: &LogSource, presets: &Presets, path: &Path) -> Result<(), Bad> {
-    let bad = |what: String| {
-        Bad(format!(
-            "{}: logs: path `{}`: {what}",
-            path.display(),
-            source.path
-        ))
-    };
-    if source.path.is_empty() {
-        return Err(bad("is empty; name a log, or a pattern".to_owned()));
-    }
-    let names = [
-        ("run", source.run.as_deref()),
-        ("user", Some(source.user.as_str())),
-        ("team", Some(source.team.as_str())),
-    ];
-    for (field, name) in names {
-        if name.is_some_and(|name| name.len() > LONGEST_NAME) {
-            return Err(bad(format!(
-                "{field} is longer than {LONGEST_NAME} bytes, and would stand on every line of /metrics"
-            )));
-        }
-    }
-    if let Err(e) = glob::Pattern::new(&source.path)
-        && !Path::new(&source.path).exists()
-    {
-        return Err(bad(format!(
-            "not a glob pattern: {e}; write `[*]` for a literal `*`"
-        )));
-    }
-    if let Some(name) = &source.preset {
-        let known = presets.names();
-        match presets.named(name) {
-            None => return Err(bad(format!("no preset `{name}`; known are {known}"))),
-            Some(preset) if preset.layer => {
-                return Err(bad(format!(
-                    "preset `{name}` speaks beside every other and cannot be chosen; choose among {known}"
-                )));
-            }
-            Some(_) => {}
-        }
-    }
-    if source.val_files == Some(0) {
-        return Err(bad(
-            "val_files is 0; leave it out if the number is not known".to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-/// Processes are looked at twelve times a window, so a shorter one would keep a core busy.
-const SHORTEST_WINDOW: f64 = 1.0;
-/// No limit is longer: a year, in seconds.
-const LONGEST: f64 = 31_536_000.0;
-
-fn check_limits(limits: &Limits, path: &Path) -> Result<(), Bad> {
-    // Every field by its name, so that a new one is not forgotten.
-    let &Limits {
-        train,
-        validation,
-        checkpoint,
-        init,
-        quiet,
-        unseen_validation,
-        work_window,
-        patience,
-        retention,
-    } = limits;
-    let bounds = [
-        ("train", train),
-        ("validation", validation),
-        ("checkpoint", checkpoint),
-        ("init", init),
-        ("quiet", quiet),
-    ];
-    let lengths = [
-        ("unseen_validation", unseen_validation),
-        ("work_window", work_window),
-        ("patience", patience),
-        ("retention", retention),
-    ];
-    let all = bounds
-        .iter()
-        .flat_map(|(name, bound)| {
-            [
-                (format!("{name}.lower"), bound.lower),
-                (format!("{name}.start"), bound.start),
-            ]
-        })
-        .chain(lengths.map(|(name, seconds)| (name.to_owned(), seconds)));
-    for (name, seconds) in all {
-        if name == "work_window" && !(SHORTEST_WINDOW..=LONGEST).contains(&seconds) {
-            return Err(Bad(format!(
-                "{}: limits.{name}: {seconds} is no window to look at processes; write seconds from {SHORTEST_WINDOW} to \
-                 {LONGEST}, or leave it out",
-                path.display()
-            )));
-        }
-        if !(f64::MIN_POSITIVE..=LONGEST).contains(&seconds) {
-            return Err(Bad(format!(
-                "{}: limits.{name}: {seconds} is no length of time; write a number of seconds above 0, or leave it out",
-                path.display()
-            )));
-        }
-    }
-    Ok(())
+    serde_yaml::from_str(text).map_err(|e| Bad::of(path, &[Wrong::form(&e)]))
 }

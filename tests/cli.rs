@@ -1,8 +1,8 @@
 //! What the program says when it is asked, and what it exits with: `check`, `metrics`, `replay`, `--help`.
 //!
-//! Each file in `tests/bad` is wrong in one way; its first lines, after `# expect: `, say exactly what `check` must
-//! tell of it, without the path; `{presets}` stands for the names of those that can be chosen. `tests/metrics.golden`
-//! holds every metric's name, type and labels.
+//! Each file in `tests/bad` is wrong in one way, or in many; its first lines, after `# expect: `, say exactly what `check`
+//! must tell of it, without the path; `{file}` stands for that, and `{presets}` for the names of those that can be
+//! chosen. `tests/metrics.golden` holds every metric's name, type and labels.
 
 #![expect(clippy::disallowed_methods, reason = "runs the exporter itself")]
 
@@ -60,13 +60,14 @@ fn a_bad_file_is_told_with_its_place_and_the_way_out() {
         );
         let path = path.to_str().expect("text");
         let expect = expect.join("\n").replace("{presets}", &presets());
+        let expect = expect.replace("{file}", path);
         let ended = run(&["check", path]);
         assert_eq!(ended.stdout, format!("{path}{expect}\n"));
-        assert_eq!(ended.stderr, "training-exporter: 1 of 1 files are wrong\n");
+        assert_eq!(ended.stderr, "training-exporter: the file is wrong\n");
         assert_eq!(ended.code, Some(1), "{path}");
         seen += 1;
     }
-    assert!(seen >= 20, "the bad files are there");
+    assert!(seen >= 40, "the bad files are there");
 }
 
 #[test]
@@ -84,9 +85,11 @@ fn every_file_is_checked_and_one_bad_one_fails_all() {
         "logs:\n  - { path: /var/log/train/*.log, run: llama, val_files: 12 }\nrun_max: 8\n",
     );
     let good = run(&["check", &empty, &remarks, &whole, "src/presets/torch.yaml"]);
+    let nothing = "says nothing; as a configuration, all is by default";
     let told = format!(
-        "{empty}: a good configuration\n{remarks}: a good configuration\n{whole}: a good configuration\n\
-         src/presets/torch.yaml: a good preset\n"
+        "{empty}: {nothing}\n{remarks}: {nothing}\n{whole}: a good configuration\n\
+         src/presets/torch.yaml: a good preset\n  note: takes the place of the preset `torch` that is there already; a name \
+         of its own keeps both\n"
     );
     assert_eq!(
         (good.code, good.stdout, good.stderr),
@@ -100,10 +103,73 @@ fn every_file_is_checked_and_one_bad_one_fails_all() {
     let why = format!("{absent}: cannot be read: No such file or directory (os error 2)\n");
     assert_eq!(
         bad.stdout,
-        format!("{why}{empty}: a good configuration\n{why}")
+        format!("{why}{empty}: {nothing}\n{asks}:1:11: presets[0]: {why}")
     );
     assert_eq!(bad.stderr, "training-exporter: 2 of 3 files are wrong\n");
     assert_eq!(bad.code, Some(1));
+}
+
+/// What is right and may still not be meant is said where the file is checked, and where it is named.
+#[test]
+fn what_may_not_be_meant_is_noted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("written");
+        path.to_str().expect("text").to_owned()
+    };
+    let rules =
+        "about: x\nrules: [{ when: go, emit: start }]\nsamples: [{ line: go, gives: [start] }]\n";
+    let shown = "detect: [go]\n";
+    let mute = file("mute.yaml", &format!("name: mute\n{rules}"));
+    let keras = file("keras.yaml", &format!("name: keras\n{shown}{rules}"));
+    let uses = file("uses.yaml", "presets: [mute.yaml, keras.yaml]\n");
+    let asks = file(
+        "asks.yaml",
+        "presets: [mute.yaml]\nlogs: [{ path: a.log, preset: mute }]\n",
+    );
+    let unseen = "has no `detect:`, so it reads only a log beside which `preset: mute` stands";
+    let place =
+        "takes the place of the preset `keras` that is there already; a name of its own keeps both";
+    let ended = run(&["check", &mute, &keras, &uses, &asks]);
+    assert_eq!(
+        ended.stdout,
+        format!(
+            "{mute}: a good preset\n  note: {unseen}\n\
+             {keras}: a good preset\n  note: {place}\n\
+             {uses}: a good configuration\n  note: {mute}: {unseen}\n  note: {keras}: {place}\n\
+             {asks}: a good configuration\n"
+        )
+    );
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn what_is_none_of_the_files_is_told_as_that() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let none = "none of the files that are checked: a configuration has one of the keys `logs`, `limits`, `presets` and \
+                `run_max`, a preset has `name` and `rules`; a log is read by `replay`";
+    for (bytes, told) in [
+        (&b"2026-11-28 22:00:00 | INFO | starting\n"[..], none),
+        (b"a: b: c\n", none),
+        (b"- a\n", none),
+        (
+            b"\x1f\x8b\x08\x00",
+            "cannot be read: compressed by gzip, and no text; unpack it",
+        ),
+        (
+            b"name: \xff\n",
+            "cannot be read: byte 6 is no UTF-8, so it is no text",
+        ),
+    ] {
+        let path = folder.path().join("some.log");
+        fs::write(&path, bytes).expect("written");
+        let path = path.to_str().expect("text");
+        let ended = run(&["check", path]);
+        assert_eq!(ended.stdout, format!("{path}: {told}\n"));
+        assert_eq!(ended.stderr, "training-exporter: the file is wrong\n");
+        assert_eq!(ended.code, Some(1), "{path}");
+    }
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use serde_yaml::Mapping;
 
-use crate::config::{self, Config};
+use crate::config::{self, Bad, Config};
 use crate::log::reader::Presets;
 use crate::scenario::spec::Scenario;
 use crate::web;
@@ -23,37 +24,68 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let mut wrong = 0;
     for path in &args.files {
         match check(path) {
-            Ok(what) => writeln!(out, "{}: a good {what}", path.display())?,
+            Ok((what, notes)) => {
+                writeln!(out, "{}: {what}", path.display())?;
+                for note in notes {
+                    writeln!(out, "  note: {note}")?;
+                }
+            }
             Err(e) => {
                 wrong += 1;
                 writeln!(out, "{e}")?;
             }
         }
     }
-    if wrong > 0 {
-        bail!("{wrong} of {} files are wrong", args.files.len());
+    match (wrong, args.files.len()) {
+        (0, _) => Ok(()),
+        (1, 1) => bail!("the file is wrong"),
+        (1, all) => bail!("1 of {all} files is wrong"),
+        (wrong, all) => bail!("{wrong} of {all} files are wrong"),
     }
-    Ok(())
 }
 
-fn check(path: &Path) -> Result<&'static str, config::Bad> {
+/// What a good file is, and what may not be meant by it.
+type Good = (&'static str, Vec<String>);
+
+/// The keys by which each kind of file is known.
+const SCENARIO: [&str; 3] = ["nodes:", "duration:", "expect:"];
+const WEB: [&str; 4] = ["tls_server", "http_server", "basic_auth", "rate_limit"];
+/// Any of them shows a preset, so that a misspelt one is told as such.
+const PRESET: [&str; 5] = ["name:", "about:", "detect:", "rules:", "samples:"];
+const CONFIG: [&str; 4] = ["logs:", "limits:", "presets:", "run_max:"];
+
+fn check(path: &Path) -> Result<Good, Bad> {
     let text = config::read(path)?;
     let has = |keys: &[&str]| {
         text.lines()
             .any(|line| keys.iter().any(|key| line.starts_with(key)))
     };
-    if has(&["nodes:", "duration:", "expect:"]) {
-        let wrong = |e: String| config::Bad::new(path, &e);
-        return Scenario::parse(&text).map(|_| "scenario").map_err(wrong);
+    if has(&SCENARIO) {
+        let wrong = |e| Bad::of(path, &[e]);
+        return Scenario::parse(&text)
+            .map(|_| ("a good scenario", Vec::new()))
+            .map_err(wrong);
     }
-    let web = ["tls_server", "http_server", "basic_auth", "rate_limit"];
-    if has(&web) {
-        return web::config::check(path).map(|()| "web configuration");
+    if has(&WEB) {
+        return web::config::check(path).map(|()| ("a good web configuration", Vec::new()));
     }
-    // Any of its keys shows a preset, so that a misspelt one is told as such.
-    if has(&["name:", "about:", "detect:", "rules:", "samples:"]) {
-        config::load_preset(path, &Presets::built_in()).map(|_| "preset")
-    } else {
-        Config::load(path).map(|_| "configuration")
+    if has(&PRESET) {
+        let known = Presets::built_in();
+        let preset = config::load_preset(path, &known)?;
+        let notes = config::preset_notes(&preset, &known, false);
+        return Ok(("a good preset", notes));
     }
+    if config::is_empty(&text) {
+        return Ok((
+            "says nothing; as a configuration, all is by default",
+            Vec::new(),
+        ));
+    }
+    // A misspelt key alone is still one of a configuration.
+    if !has(&CONFIG) && !serde_yaml::from_str::<Mapping>(&text).is_ok_and(|keys| !keys.is_empty()) {
+        let what = "none of the files that are checked: a configuration has one of the keys `logs`, `limits`, `presets` and \
+                    `run_max`, a preset has `name` and `rules`; a log is read by `replay`";
+        return Err(Bad::new(path, what));
+    }
+    Config::load(path).map(|config| ("a good configuration", config.notes))
 }

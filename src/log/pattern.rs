@@ -7,6 +7,7 @@ use memchr::memmem::Finder;
 use regex_automata::meta::Regex;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::{Anchored, Input};
+use regex_syntax::ast::ErrorKind;
 use regex_syntax::hir::{Hir, HirKind, Look};
 
 use super::sieve::needs::Needs;
@@ -67,7 +68,9 @@ impl Pattern {
     /// Checks it; the error says where it is wrong.
     pub(super) fn parse(written: &str) -> Result<Self, String> {
         let text = ascii(written);
-        let hir = regex_syntax::parse(&text).map_err(|e| e.to_string())?;
+        // What is wrong is told of what its author wrote.
+        let wrong = |e| told(&regex_syntax::parse(written).err().unwrap_or(e));
+        let hir = regex_syntax::parse(&text).map_err(wrong)?;
         let properties = hir.properties();
         let groups = 1 + properties.explicit_captures_len();
         if groups > GROUPS {
@@ -91,7 +94,12 @@ impl Pattern {
 
     /// Builds it now; what is too large is refused.
     pub(super) fn build(&self) -> Result<(), String> {
-        let regex = Regex::new(&self.text).map_err(|e| e.to_string())?;
+        let regex = Regex::new(&self.text).map_err(|e| match e.size_limit() {
+            Some(limit) => {
+                format!("too large: built, it takes more than {limit} bytes; repeat less")
+            }
+            None => e.to_string(),
+        })?;
         self.regex.get_or_init(|| regex);
         Ok(())
     }
@@ -100,6 +108,11 @@ impl Pattern {
         self.regex.get_or_init(|| {
             Regex::new(&self.text).unwrap_or_else(|e| panic!("pattern {}: {e}", self.written))
         })
+    }
+
+    /// The names of its captures.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|(_, name)| name.as_str())
     }
 
     /// It has a capture of this name.
@@ -189,6 +202,29 @@ fn head(hir: &Hir) -> Option<&[u8]> {
         | HirKind::Concat(_)
         | HirKind::Alternation(_) => None,
     }
+}
+
+/// What to do without look-around.
+const AROUND: &str = "; match what stands there, too, or say in `unless:` what may not";
+
+/// What is wrong with a pattern, and below it the pattern with a mark where.
+fn told(e: &regex_syntax::Error) -> String {
+    let (what, pattern, span) = match e {
+        regex_syntax::Error::Parse(e) => {
+            let around = *e.kind() == ErrorKind::UnsupportedLookAround;
+            let way = if around { AROUND } else { "" };
+            (format!("{}{way}", e.kind()), e.pattern(), e.span())
+        }
+        regex_syntax::Error::Translate(e) => (e.kind().to_string(), e.pattern(), e.span()),
+        _ => return e.to_string(),
+    };
+    let (before, rest) = pattern.split_at(span.start.offset);
+    let before = before.rsplit('\n').next().unwrap_or_default();
+    let after = rest.split('\n').next().unwrap_or_default();
+    let wrong = pattern[span.start.offset..span.end.offset].chars();
+    let mark = "^".repeat(wrong.take_while(|&c| c != '\n').count().max(1));
+    let blanks = " ".repeat(before.chars().count());
+    format!("{what}\n    {before}{after}\n    {blanks}{mark}")
 }
 
 fn named(hir: &Hir, names: &mut Vec<(usize, String)>) {

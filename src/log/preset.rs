@@ -48,6 +48,7 @@
 
 mod emit;
 pub(super) mod rule;
+pub mod wrong;
 
 use std::sync::Arc;
 
@@ -55,8 +56,10 @@ use serde::Deserialize;
 
 use super::lines::{Line, Lines};
 use super::pattern::Pattern;
+use super::reader::GENERIC;
 use super::sieve::Sifted;
 use rule::{Rule, Rules, Written};
+use wrong::{Wrong, entries, unknown};
 
 /// The rules of one framework, or of a layer that is common to many.
 #[derive(Debug)]
@@ -70,6 +73,8 @@ pub struct Preset {
     /// Patterns of lines that show this framework.
     pub(super) detect: Vec<Pattern>,
     rules: Vec<Arc<Rule>>,
+    /// So many of them are those of the preset that it extends.
+    inherited: usize,
     samples: Vec<Sample>,
 }
 
@@ -88,6 +93,7 @@ struct File {
     #[serde(default)]
     detect: Vec<String>,
     rules: Vec<Written>,
+    #[serde(default)]
     samples: Vec<Sample>,
 }
 
@@ -113,31 +119,43 @@ pub struct Explained {
 }
 
 impl Preset {
-    /// Reads one file; `known` finds the preset that it extends. The error names the line where it can, and what to do.
-    pub fn parse(yaml: &str, known: &dyn Fn(&str) -> Option<Arc<Self>>) -> Result<Self, String> {
-        let file: File = serde_yaml::from_str(yaml).map_err(|e| e.to_string())?;
-        let extends = match &file.extends {
-            Some(name) => Some(known(name).ok_or_else(|| {
-                format!("extends `{name}`, which is no preset that is known here")
-            })?),
-            None => None,
-        };
+    /// Reads one file, which may extend one of those that are `known`. The error tells all that is wrong, each with its
+    /// place and what to do.
+    pub fn parse(yaml: &str, known: &[Arc<Self>]) -> Result<Self, Vec<Wrong>> {
+        let file: File = serde_yaml::from_str(yaml).map_err(|e| misshapen(yaml, &e, known))?;
+        let (mut wrong, mut detect, mut extends) = (Vec::new(), Vec::new(), None);
+        if let Some(name) = &file.extends {
+            match base(yaml, name, known) {
+                Ok(base) => extends = Some(base),
+                Err(e) => wrong.push(e),
+            }
+        }
+        for (n, pattern) in file.detect.iter().enumerate() {
+            match shown_by(yaml, n, pattern) {
+                Ok(pattern) => detect.push(pattern),
+                Err(e) => wrong.push(e),
+            }
+        }
         let mut rules = extends
             .as_ref()
             .map_or(Vec::new(), |base| base.rules.clone());
-        for rule in file.rules {
-            let when = rule.when.clone();
-            let rule = rule.check().map_err(|e| format!("rule `{when}`: {e}"))?;
-            rules.push(Arc::new(rule));
+        let inherited = rules.len();
+        for (n, rule) in file.rules.iter().enumerate() {
+            match checked(yaml, n, rule) {
+                Ok(rule) => rules.push(Arc::new(rule)),
+                Err(e) => wrong.push(e),
+            }
         }
-        let detect = file.detect.iter().map(|pattern| Pattern::parse(pattern));
-        let detect: Result<Vec<Pattern>, String> = detect.collect();
+        if !wrong.is_empty() {
+            return Err(Wrong::in_order(wrong));
+        }
         Ok(Self {
             name: file.name,
             layer: file.layer,
-            detect: detect.map_err(|e| format!("detect: {e}"))?,
             extends,
+            detect,
             rules,
+            inherited,
             samples: file.samples,
         })
     }
@@ -148,6 +166,11 @@ impl Preset {
             .lines()
             .find_map(|line| line.strip_prefix("extends:"))?;
         Some(line.split('#').next()?.trim().to_owned())
+    }
+
+    /// No line can show it, so it reads only what it is named for.
+    pub fn must_be_named(&self) -> bool {
+        self.detect.is_empty() && !self.layer && self.name != GENERIC
     }
 
     /// This line speaks for this framework.
@@ -164,15 +187,20 @@ impl Preset {
     }
 
     /// Builds all patterns that are its own; what is too large is refused.
-    pub(super) fn build(&self) -> Result<(), String> {
-        let rules = self.rules.iter().flat_map(|rule| rule.patterns());
-        for pattern in rules.chain(&self.detect) {
-            let written = &pattern.written;
-            pattern
-                .build()
-                .map_err(|e| format!("pattern `{written}`: {e}"))?;
-        }
-        Ok(())
+    fn build(&self, yaml: &str) -> Vec<Wrong> {
+        let detect = (0..).zip(&self.detect);
+        let detect = detect.map(|(n, pattern)| (format!("detect[{n}]"), pattern));
+        let own = self.rules[self.inherited..].iter().enumerate();
+        let rules = own.flat_map(|(n, rule)| {
+            let patterns = rule.patterns();
+            patterns.map(move |(field, pattern)| (format!("rules[{n}].{field}"), pattern))
+        });
+        let built = detect
+            .chain(rules)
+            .map(|(at, pattern)| (at, pattern.build()));
+        built
+            .filter_map(|(at, built)| Some(Wrong::at(yaml, &at, &built.err()?)))
+            .collect()
     }
 
     /// Which rules fit the line, what they took from it and what they say.
@@ -196,32 +224,92 @@ impl Preset {
         all
     }
 
-    /// Runs the samples: each must give exactly what it says.
-    pub fn prove(&self) -> Result<(), String> {
+    /// Builds its patterns and runs the samples: each must give exactly what it says. The error tells all that do not,
+    /// with their places in the text of its file.
+    pub fn prove(&self, yaml: &str) -> Result<(), Vec<Wrong>> {
+        let mut wrong = self.build(yaml);
         if self.samples.is_empty() {
-            return Err(format!(
-                "preset {}: has no samples, so nothing shows that its rules are right; add lines of a real log and what each gives",
-                self.name
-            ));
+            let what = "no `samples:`, so nothing shows that the rules are right; add lines of a real log and what each \
+                        gives";
+            wrong.push(Wrong::at(yaml, "", what));
         }
-        let rules = self.rules_with(&[]);
-        for Sample { line, gives } in &self.samples {
-            let (mut got, mut sifted) = (Vec::new(), Sifted::default());
-            let mut each = |line: Line<'_>| {
-                rules.read(&line, &mut sifted, &mut |said| got.push(said.to_string()));
-            };
-            let mut lines = Lines::default();
-            lines.push(line.as_bytes(), &mut each);
-            lines.rest(&mut each);
-            if got != *gives {
-                return Err(format!(
-                    "preset {}: sample {line:?} gives {got:?}, but should give {gives:?}",
-                    self.name
-                ));
-            }
+        if wrong.is_empty() {
+            let rules = self.rules_with(&[]);
+            let samples = self.samples.iter().enumerate();
+            let bad =
+                samples.filter_map(|(n, sample)| Some((n, self.try_out(sample, &rules).err()?)));
+            wrong.extend(bad.map(|(n, what)| Wrong::at(yaml, &format!("samples[{n}]"), &what)));
         }
-        Ok(())
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(Wrong::in_order(wrong)),
+        }
     }
+
+    fn try_out(&self, Sample { line, gives }: &Sample, rules: &Rules) -> Result<(), String> {
+        let (mut got, mut sifted) = (Vec::new(), Sifted::default());
+        let mut fits = String::new();
+        let mut each = |line: Line<'_>| {
+            rules.read(&line, &mut sifted, &mut |said| got.push(said.to_string()));
+            for found in self.explain(&line) {
+                let said = match found.said.join(", ") {
+                    said if said.is_empty() => "nothing, since a number cannot be read,".to_owned(),
+                    said => said,
+                };
+                fits += &format!("\n    {said} is what `{}` says", found.when);
+            }
+        };
+        let mut lines = Lines::default();
+        lines.push(line.as_bytes(), &mut each);
+        lines.rest(&mut each);
+        if got == *gives {
+            return Ok(());
+        }
+        if fits.is_empty() {
+            fits += ": no rule fits it";
+        }
+        let (got, gives) = (got.join(", "), gives.join(", "));
+        Err(format!("{line:?} gives [{got}], and not [{gives}]{fits}"))
+    }
+}
+
+/// All that can be told of a file that has not the form of a preset.
+fn misshapen(yaml: &str, e: &serde_yaml::Error, known: &[Arc<Preset>]) -> Vec<Wrong> {
+    let mut all = vec![Wrong::form(e)];
+    all.extend(Preset::base_of(yaml).and_then(|name| base(yaml, &name, known).err()));
+    for (n, pattern) in entries::<String>(yaml, "detect").into_iter().enumerate() {
+        all.extend(
+            pattern
+                .and_then(|pattern| shown_by(yaml, n, &pattern))
+                .err(),
+        );
+    }
+    for (n, rule) in entries::<Written>(yaml, "rules").into_iter().enumerate() {
+        all.extend(rule.and_then(|rule| checked(yaml, n, &rule)).err());
+    }
+    let samples = entries::<Sample>(yaml, "samples").into_iter();
+    all.extend(samples.filter_map(Result::err));
+    Wrong::in_order(all)
+}
+
+fn base(yaml: &str, name: &str, known: &[Arc<Preset>]) -> Result<Arc<Preset>, Wrong> {
+    let base = known.iter().find(|preset| preset.name == name).cloned();
+    base.ok_or_else(|| {
+        let known = known.iter().filter(|preset| !preset.layer);
+        let mut known: Vec<&str> = known.map(|preset| preset.name.as_str()).collect();
+        known.sort_unstable();
+        Wrong::at(yaml, "extends", &unknown("preset", name, &known))
+    })
+}
+
+fn shown_by(yaml: &str, n: usize, pattern: &str) -> Result<Pattern, Wrong> {
+    let pattern = Pattern::parse(pattern);
+    pattern.map_err(|what| Wrong::at(yaml, &format!("detect[{n}]"), &what))
+}
+
+fn checked(yaml: &str, n: usize, rule: &Written) -> Result<Rule, Wrong> {
+    let rule = rule.check();
+    rule.map_err(|(field, what)| Wrong::at(yaml, &format!("rules[{n}]{field}"), &what))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use include_dir::{Dir, include_dir};
 use super::lines::Line;
 use super::preset::Preset;
 use super::preset::rule::Rules;
+use super::preset::wrong::Wrong;
 use super::sieve::{Sieve, Sifted};
 use super::traceback::Tracebacks;
 use crate::job::Phase;
@@ -61,8 +62,8 @@ impl Presets {
                 if Preset::base_of(text).is_some_and(|base| presets.named(&base).is_none()) {
                     return true;
                 }
-                let preset = Preset::parse(text, &|name| presets.named(name));
-                presets.add(preset.unwrap_or_else(|e| panic!("{}: {e}", path.display())));
+                let preset = Preset::parse(text, &presets.all);
+                presets.add(preset.unwrap_or_else(|e| panic!("{}: {e:?}", path.display())));
                 false
             });
             assert!(files.len() < before, "{files:?} extend what is not there");
@@ -71,10 +72,8 @@ impl Presets {
     }
 
     /// Reads a preset, which may extend one of these.
-    pub fn parse(&self, yaml: &str) -> Result<Preset, String> {
-        let preset = Preset::parse(yaml, &|name| self.named(name))?;
-        preset.build()?;
-        Ok(preset)
+    pub fn parse(&self, yaml: &str) -> Result<Preset, Vec<Wrong>> {
+        Preset::parse(yaml, &self.all)
     }
 
     /// All of them.
@@ -315,13 +314,19 @@ fn hears(heard: &mut HashMap<Kind, u64>, what: &Observation, rank: Option<u64>) 
 
 #[cfg(test)]
 mod tests {
+    use include_dir::File;
+
     use super::*;
 
     #[test]
     fn every_preset_proves_itself() {
         for preset in Presets::built_in().all() {
-            preset.build().unwrap_or_else(|e| panic!("{e}"));
-            preset.prove().unwrap_or_else(|e| panic!("{e}"));
+            let file = BUILT_IN.get_file(format!("{}.yaml", preset.name));
+            let yaml = file
+                .and_then(File::contents_utf8)
+                .expect("a file of its name");
+            let proved = preset.prove(yaml);
+            proved.unwrap_or_else(|e| panic!("{}: {e:?}", preset.name));
         }
     }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::config::Alerting;
 use crate::job::cadence::Limits;
+use crate::log::preset::wrong::Wrong;
 use check::{Checked, all_checked, some_checked};
 use time::Time;
 
@@ -346,10 +347,10 @@ const fn slack() -> Time {
 
 impl Scenario {
     /// Reads a scenario; an error names line and column, and the way out.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, Wrong> {
         serde_yaml::from_str(text)
             .map(|Checked(scenario)| scenario)
-            .map_err(|e| e.to_string())
+            .map_err(|e| Wrong::form(&e))
     }
 }
 
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_bad_scenario_is_refused_with_its_place() {
-        let bad = |text: &str| Scenario::parse(text).expect_err(text);
+        let bad = |text: &str| Scenario::parse(text).expect_err(text).to_string();
         assert!(bad("about: x\nduration: 5\nnodes: []\n").contains("at least one node"));
         assert!(bad("about: x\nduration: soon\nnodes: []\n").contains("such as 90s"));
         assert!(
@@ -368,7 +369,7 @@ mod tests {
         let run =
             "about: x\nduration: 1m\nnodes:\n  - name: a\n    runs:\n      - run: r\n        ";
         for (text, why) in [
-            ("log: [{at: 0s, line: x, recorded: y}]", "line 7"),
+            ("log: [{at: 0s, line: x, recorded: y}]", "7:"),
             (
                 "log: [{at: 0s, line: x, recorded: y}]",
                 "one of `line`, `recorded` and `rotated`",
@@ -383,7 +384,7 @@ mod tests {
         }
         let word =
             "about: x\nduration: 1m\nnodes: [{name: a}]\nverdicts: [{from: 0s, word: hanging}]\n";
-        assert!(bad(word).contains("line 4"), "{}", bad(word));
+        assert!(bad(word).starts_with("4:"), "{}", bad(word));
         assert!(bad(word).contains("no verdict `hanging`"), "{}", bad(word));
     }
 }

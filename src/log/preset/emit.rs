@@ -6,15 +6,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_yaml::Value;
 
+use super::wrong::unknown;
 use crate::job::Phase;
 use crate::job::observation::{Ended, Fault, Observation, Progress, Recompile};
 use crate::log::pattern::{Pattern, Taken};
-
-/// A word, or a list of them.
-#[derive(Debug)]
-pub(super) struct Emits(pub(super) Vec<Emit>);
 
 /// What a match says; the captures fill it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,56 +45,123 @@ pub(super) enum Emit {
     CollectiveTimeout,
 }
 
-const WORDS: &str = "start, epoch, counted_epoch, first_epoch, epochs_done, epochs_trained, planned, step, train, train_bar, epoch_bar, validate, validation, bar, \
-                     validation_end, result, checkpoint_end, epoch_end, recompile, recompile_limit, collective_timeout, or one of \
-                     {phase: ..}, {fault: ..}, {stopping: ..}, {end: ..}, {value: ..}";
+/// The words that stand alone.
+static WORDS: [(&str, Emit); 21] = [
+    ("start", Emit::Start),
+    ("epoch", Emit::Epoch),
+    ("counted_epoch", Emit::CountedEpoch),
+    ("first_epoch", Emit::FirstEpoch),
+    ("epochs_done", Emit::EpochsDone),
+    ("epochs_trained", Emit::EpochsTrained),
+    ("planned", Emit::Planned),
+    ("step", Emit::Step),
+    ("train", Emit::Train),
+    ("train_bar", Emit::TrainBar),
+    ("epoch_bar", Emit::EpochBar),
+    ("validate", Emit::Validate),
+    ("validation", Emit::Validation),
+    ("bar", Emit::Bar),
+    ("validation_end", Emit::ValidationEnd),
+    ("result", Emit::Result),
+    ("checkpoint_end", Emit::CheckpointEnd),
+    ("epoch_end", Emit::EpochEnd),
+    ("recompile", Emit::Recompile),
+    ("recompile_limit", Emit::RecompileLimit),
+    ("collective_timeout", Emit::CollectiveTimeout),
+];
+
+/// Those that take a name.
+const NAMING: [&str; 5] = ["phase", "fault", "stopping", "end", "value"];
+
+/// As its author writes it.
+impl fmt::Display for Emit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, name) = if let Self::Phase(phase) = self {
+            ("phase", phase.name())
+        } else if let Self::Fault(fault) = self {
+            ("fault", fault.name())
+        } else if let Self::Stopping(reason) = self {
+            ("stopping", reason.name())
+        } else if let Self::End(reason) = self {
+            ("end", reason.name())
+        } else if let Self::Value(name) = self {
+            ("value", name.as_str())
+        } else {
+            let known = WORDS.iter().find(|(_, emit)| emit == self);
+            return f.write_str(known.map_or("", |(word, _)| word));
+        };
+        write!(f, "{{{word}: {name}}}")
+    }
+}
 
 impl Emit {
-    /// The captures without which this can say nothing: one of each group.
-    fn needs(&self) -> &'static [&'static [&'static str]] {
+    /// The captures without which this can say nothing, one of each group, and those that it takes where they are.
+    fn captures(&self) -> (&'static [&'static [&'static str]], &'static [&'static str]) {
         match self {
-            Self::Epoch => &[&["epoch", "epoch0"]],
-            Self::CountedEpoch => &[&["epoch"]],
-            Self::EpochsDone | Self::EpochsTrained => &[&["epochs_done"]],
-            Self::Planned => &[&["epochs", "last_epoch", "steps", "last_step"]],
-            Self::Step | Self::Train => &[&["step", "step0"]],
+            Self::Epoch => (&[&["epoch", "epoch0"]], &["epochs", "last_epoch"]),
+            Self::CountedEpoch => (&[&["epoch"]], &["epochs"]),
+            Self::EpochsDone | Self::EpochsTrained => (&[&["epochs_done"]], &["step", "step0"]),
+            Self::Planned => (&[&["epochs", "last_epoch", "steps", "last_step"]], &[]),
+            Self::Step | Self::Train => (&[&["step", "step0"]], &["steps", "last_step"]),
             Self::TrainBar | Self::EpochBar | Self::Validate | Self::Validation | Self::Bar => {
-                &[&["done", "done0"]]
+                (&[&["done", "done0"]], &["total", "last"])
             }
-            Self::Recompile | Self::RecompileLimit => &[&["frame"], &["attempt", "attempt0"]],
-            Self::Value(_) => &[&["value"]],
-            Self::CollectiveTimeout => &[&["milliseconds"]],
+            Self::Result => (&[], &["epochs_done"]),
+            Self::Recompile | Self::RecompileLimit => {
+                (&[&["frame"], &["attempt", "attempt0"]], &["rank", "pid"])
+            }
+            Self::Value(name) if name.contains("{k}") => (&[&["value"], &["k"]], &[]),
+            Self::Value(_) => (&[&["value"]], &[]),
+            Self::CollectiveTimeout => (&[&["milliseconds"]], &[]),
             Self::Start
             | Self::Phase(_)
             | Self::FirstEpoch
             | Self::ValidationEnd
-            | Self::Result
             | Self::CheckpointEnd
             | Self::EpochEnd
             | Self::Fault(_)
             | Self::Stopping(_)
-            | Self::End(_) => &[],
+            | Self::End(_) => (&[], &[]),
         }
     }
 
-    pub(super) fn check(&self, when: &Pattern) -> Result<(), String> {
-        for group in self.needs() {
-            if !group.iter().any(|name| when.has(name)) {
-                return Err(format!(
-                    "emits {self:?}, which needs the capture (?<{}>..)",
-                    group.join(">..) or (?<")
-                ));
+    /// All that a rule says must have its captures, and each capture a name that some word takes.
+    pub(super) fn check(all: &[Self], when: &Pattern) -> Result<(), String> {
+        let written = |names: &[&str], between: &str| {
+            let names: Vec<String> = names.iter().map(|name| format!("(?<{name}>..)")).collect();
+            names.join(between)
+        };
+        let value = Self::Value("{k}".to_owned());
+        let words = WORDS.iter().map(|(_, emit)| emit).chain([&value]);
+        let known: Vec<&str> = words.flat_map(Self::takes).collect();
+        let stray: Vec<&str> = when.names().filter(|name| !known.contains(name)).collect();
+        let stray = written(&stray, " and ");
+        for emit in all {
+            for group in emit.captures().0 {
+                if !group.iter().any(|name| when.has(name)) {
+                    let needs = format!("`{emit}` needs the capture {}", written(group, " or "));
+                    return Err(match stray.as_str() {
+                        "" => needs,
+                        stray => format!("{needs}; no word takes {stray}"),
+                    });
+                }
             }
         }
-        if let Self::Value(name) = self
-            && name.contains("{k}")
-            && !when.has("k")
-        {
-            return Err(format!(
-                "the value's name `{name}` needs the capture (?<k>..)"
-            ));
+        if stray.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let taken: Vec<&str> = all.iter().flat_map(Self::takes).collect();
+        let here = match taken.as_slice() {
+            [] => "what stands here takes none".to_owned(),
+            taken => format!("what stands here takes {}", written(taken, ", ")),
+        };
+        let way = "rename it, or write (?:..), which has no name";
+        Err(format!("no word takes {stray}; {here}; {way}"))
+    }
+
+    fn takes(&self) -> impl Iterator<Item = &'static str> {
+        let (needed, wanted) = self.captures();
+        needed.iter().copied().flatten().chain(wanted).copied()
     }
 
     /// The observation; nothing if a number cannot be read as one. The line's rank counts where the match tells none.
@@ -212,80 +276,67 @@ fn plain(text: &str) -> Cow<'_, str> {
     }
 }
 
-impl<'de> Deserialize<'de> for Emits {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Words;
-        impl<'de> Visitor<'de> for Words {
-            type Value = Emits;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(WORDS)
-            }
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<Emits, E> {
-                Ok(Emits(vec![
-                    Emit::word(word).ok_or_else(|| E::unknown_variant(word, &[WORDS]))?,
-                ]))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Emits, A::Error> {
-                let mut all = Vec::new();
-                while let Some(Emits(some)) = list.next_element()? {
-                    all.extend(some);
-                }
-                Ok(Emits(all))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Emits, A::Error> {
-                let mut all = Vec::new();
-                while let Some((word, of)) = map.next_entry::<String, String>()? {
-                    let emit = Emit::word_of(&word, &of);
-                    all.push(emit.ok_or_else(|| {
-                        de::Error::custom(format!(
-                            "`{word}: {of}` is not known here, expected {WORDS}"
-                        ))
-                    })?);
-                }
-                Ok(Emits(all))
+/// A word, or a list of them. The error tells where below it something is wrong, and what.
+pub(super) fn words(written: &Value) -> Result<Vec<Emit>, (String, String)> {
+    let mut all = Vec::new();
+    match written {
+        Value::String(word) => {
+            let known = WORDS.iter().find(|(known, _)| known == word);
+            let (_, emit) = known.ok_or_else(|| (String::new(), no_word(word)))?;
+            all.push(emit.clone());
+        }
+        Value::Sequence(list) => {
+            for (n, word) in list.iter().enumerate() {
+                let some = words(word).map_err(|(at, what)| (format!("[{n}]{at}"), what))?;
+                all.extend(some);
             }
         }
-        deserializer.deserialize_any(Words)
+        Value::Mapping(map) => {
+            for (word, name) in map {
+                let word = word.as_str().unwrap_or_default();
+                all.push(naming(word, name).map_err(|what| (format!(".{word}"), what))?);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Tagged(_) => {}
     }
+    if all.is_empty() {
+        let what = "says nothing; name a word, such as train, or a list of them";
+        return Err((String::new(), what.to_owned()));
+    }
+    Ok(all)
 }
 
-impl Emit {
-    fn word(word: &str) -> Option<Self> {
-        Some(match word {
-            "start" => Self::Start,
-            "epoch" => Self::Epoch,
-            "counted_epoch" => Self::CountedEpoch,
-            "step" => Self::Step,
-            "planned" => Self::Planned,
-            "first_epoch" => Self::FirstEpoch,
-            "epochs_done" => Self::EpochsDone,
-            "epochs_trained" => Self::EpochsTrained,
-            "train" => Self::Train,
-            "train_bar" => Self::TrainBar,
-            "epoch_bar" => Self::EpochBar,
-            "validate" => Self::Validate,
-            "validation" => Self::Validation,
-            "bar" => Self::Bar,
-            "validation_end" => Self::ValidationEnd,
-            "result" => Self::Result,
-            "checkpoint_end" => Self::CheckpointEnd,
-            "epoch_end" => Self::EpochEnd,
-            "recompile" => Self::Recompile,
-            "recompile_limit" => Self::RecompileLimit,
-            "collective_timeout" => Self::CollectiveTimeout,
-            _ => return None,
-        })
+fn naming(word: &str, name: &Value) -> Result<Emit, String> {
+    if !NAMING.contains(&word) {
+        return Err(no_word(word));
     }
+    let name = name
+        .as_str()
+        .ok_or_else(|| format!("`{word}` takes a name, in quotes where it looks like a number"))?;
+    let ended = || {
+        let reason = Ended::ALL.into_iter().find(|reason| reason.name() == name);
+        reason.ok_or_else(|| unknown("reason", name, &Ended::ALL.map(Ended::name)))
+    };
+    Ok(match word {
+        "phase" => {
+            let live = Phase::ALL.into_iter().filter(|phase| phase.live());
+            let live: Vec<&str> = live.map(Phase::name).collect();
+            Emit::Phase(Phase::named(name).ok_or_else(|| unknown("phase", name, &live))?)
+        }
+        "fault" => {
+            let fault = Fault::ALL.into_iter().find(|fault| fault.name() == name);
+            Emit::Fault(fault.ok_or_else(|| unknown("fault", name, &Fault::ALL.map(Fault::name)))?)
+        }
+        "stopping" => Emit::Stopping(ended()?),
+        "end" => Emit::End(ended()?),
+        _ => Emit::Value(name.to_owned()),
+    })
+}
 
-    fn word_of(word: &str, of: &str) -> Option<Self> {
-        let reason = || Ended::ALL.into_iter().find(|reason| reason.name() == of);
-        Some(match word {
-            "phase" => Self::Phase(Phase::named(of)?),
-            "fault" => Self::Fault(Fault::ALL.into_iter().find(|fault| fault.name() == of)?),
-            "stopping" => Self::Stopping(reason()?),
-            "end" => Self::End(reason()?),
-            "value" => Self::Value(of.to_owned()),
-            _ => return None,
-        })
-    }
+fn no_word(word: &str) -> String {
+    let alone = WORDS.iter().map(|(word, _)| (*word).to_owned());
+    let naming = NAMING.iter().map(|word| format!("{{{word}: ..}}"));
+    let all: Vec<String> = alone.chain(naming).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    unknown("word", word, &all)
 }

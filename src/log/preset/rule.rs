@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_yaml::Value;
 
-use super::emit::{Emit, Emits};
+use super::emit::{Emit, words};
 use crate::job::observation::Observation;
 use crate::log::lines::Line;
 use crate::log::pattern::{Pattern, Taken};
@@ -17,7 +18,7 @@ pub(super) struct Written {
     pub(super) when: String,
     unless: Option<String>,
     nested: Option<bool>,
-    emit: Emits,
+    emit: Value,
 }
 
 /// A checked rule.
@@ -30,24 +31,27 @@ pub(super) struct Rule {
 }
 
 impl Written {
-    pub(super) fn check(self) -> Result<Rule, String> {
-        let when = Pattern::parse(&self.when)?;
-        for emit in &self.emit.0 {
-            emit.check(&when)?;
-        }
+    /// Checks it. The error tells where in the rule something is wrong, and what.
+    pub(super) fn check(&self) -> Result<Rule, (String, String)> {
+        let at = |field: &'static str| move |what| (field.to_owned(), what);
+        let when = Pattern::parse(&self.when).map_err(at(".when"))?;
+        let unless = self.unless.as_deref().map(Pattern::parse).transpose();
+        let emit = words(&self.emit).map_err(|(below, what)| (format!(".emit{below}"), what))?;
+        Emit::check(&emit, &when).map_err(at(".when"))?;
         Ok(Rule {
             when,
-            unless: self.unless.as_deref().map(Pattern::parse).transpose()?,
+            unless: unless.map_err(at(".unless"))?,
             nested: self.nested,
-            emit: self.emit.0,
+            emit,
         })
     }
 }
 
 impl Rule {
-    /// Its patterns.
-    pub(super) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
-        std::iter::once(&self.when).chain(&self.unless)
+    /// Its patterns, and the fields in which they stand.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = (&'static str, &Pattern)> {
+        let unless = self.unless.iter().map(|unless| ("unless", unless));
+        std::iter::once(("when", &self.when)).chain(unless)
     }
 
     /// Takes each new match, unless something beside the pattern speaks against this line.
