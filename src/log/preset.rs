@@ -165,7 +165,8 @@ impl Preset {
         let line = yaml
             .lines()
             .find_map(|line| line.strip_prefix("extends:"))?;
-        Some(line.split('#').next()?.trim().to_owned())
+        let name = line.split('#').next()?.trim();
+        Some(name.trim_matches(['"', '\'']).to_owned())
     }
 
     /// No line can show it, so it reads only what it is named for.
