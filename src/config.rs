@@ -17,7 +17,7 @@ use crate::log::preset::wrong::{Wrong, entries};
 use crate::log::reader::Presets;
 
 /// What the exporter was told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Which logs are followed.
     pub logs: Vec<LogSource>,

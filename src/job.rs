@@ -127,10 +127,14 @@ impl Job {
 
     /// Another run of which nothing is known yet, with what was configured for this one.
     pub fn afresh(&self) -> Self {
-        Self {
-            files_planned: self.files_planned,
-            ..Self::new(self.limits.clone())
-        }
+        let mut job = Self::default();
+        job.configure(self.limits.clone(), self.files_planned);
+        job
+    }
+
+    /// From here on it is judged by these limits, and a whole validation opens so many files, where that is known.
+    pub fn configure(&mut self, limits: Limits, files_planned: Option<u64>) {
+        (self.limits, self.files_planned) = (limits, files_planned);
     }
 
     /// Takes in one thing that the log said; its bytes were in the file at `at`.

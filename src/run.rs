@@ -13,8 +13,8 @@ mod watch;
 pub mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -71,9 +71,31 @@ pub struct Sources {
     pub processes: Option<Box<dyn Processes>>,
 }
 
+/// The configuration in force. Whoever works by it looks here whenever it looks around.
+#[derive(Clone)]
+struct InForce(Arc<Mutex<Arc<Config>>>);
+
+impl InForce {
+    fn get(&self) -> Arc<Config> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Puts another one in force, and tells that.
+    fn set(&self, config: Arc<Config>, shared: &Shared) {
+        let exporter = &mut shared.lock().exporter;
+        exporter.runs_limit = config.run_max;
+        exporter.looks_for = config.logs.iter().map(|log| log.path.clone()).collect();
+        exporter.config_error = None;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+}
+
 /// Why a waiting thread goes on.
 enum Wake {
-    /// A watched folder has changed, or a file system has answered.
+    /// A watched folder has changed, a file system has answered, or there is another configuration.
     Files,
     /// The program ends.
     Stop,
@@ -81,6 +103,7 @@ enum Wake {
 
 /// The threads that run.
 pub struct Threads {
+    config: InForce,
     wakes: Vec<SyncSender<Wake>>,
     /// Disconnects when the last thread has ended.
     done: Receiver<()>,
@@ -93,17 +116,15 @@ pub fn start(
     pace: Pace,
     shared: &Shared,
 ) -> std::io::Result<Threads> {
-    {
-        let exporter = &mut shared.lock().exporter;
-        exporter.runs_limit = config.run_max;
-        exporter.looks_for = config.logs.iter().map(|log| log.path.clone()).collect();
-    }
+    let in_force = InForce(Arc::new(Mutex::new(config.clone())));
+    in_force.set(config, shared);
     let (alive, done) = sync_channel(0);
     let mut threads = Threads {
+        config: in_force.clone(),
         wakes: Vec::new(),
         done,
     };
-    let (state, for_files) = (shared.clone(), config.clone());
+    let (state, for_files) = (shared.clone(), in_force.clone());
     threads.spawn("files", &alive, move |wakes, waker| {
         files::run(&for_files, pace, &state, wakes, waker);
     })?;
@@ -115,9 +136,8 @@ pub fn start(
     }
     if let Some(mut processes) = sources.processes {
         let state = shared.clone();
-        let window = config.limits.work_window;
         threads.spawn("processes", &alive, move |wakes, _| {
-            looks::processes(processes.as_mut(), window, pace, &state, wakes);
+            looks::processes(processes.as_mut(), &in_force, pace, &state, wakes);
         })?;
     }
     Ok(threads)
@@ -144,6 +164,23 @@ impl Threads {
                 drop(alive);
             })?;
         Ok(())
+    }
+
+    /// Puts another configuration in force: what it says of a run that goes on applies to it from here on. False if it
+    /// is the one that is in force.
+    pub fn reload(&self, mut config: Config, shared: &Shared) -> bool {
+        let old = self.config.get();
+        let changed = config != *old;
+        if config.presets == old.presets {
+            config.presets = old.presets.clone();
+        }
+        self.config
+            .set(if changed { Arc::new(config) } else { old }, shared);
+        for wake in &self.wakes {
+            // A full channel: the thread wakes anyway.
+            let _ = wake.try_send(Wake::Files);
+        }
+        changed
     }
 
     /// Ends the threads and waits for them, at most so long. False if one hangs.

@@ -332,8 +332,8 @@ pub struct Exporter {
     pub host: String,
     /// The logs that are looked for: paths and patterns.
     pub looks_for: Vec<String>,
-    /// The newest reload of the configuration succeeded.
-    pub config_loaded: bool,
+    /// Why the newest configuration is not in force; absent while it is.
+    pub config_error: Option<String>,
     /// The first look at the logs is done.
     pub ready: bool,
     /// Runs that are exported, and how many may be.
@@ -352,7 +352,7 @@ impl Default for Exporter {
             now: 0.0,
             host: String::new(),
             looks_for: Vec::new(),
-            config_loaded: true,
+            config_error: None,
             ready: false,
             runs: 0,
             runs_limit: 0,

@@ -15,6 +15,8 @@ mod dying;
 mod limits;
 #[path = "following/many.rs"]
 mod many;
+#[path = "following/reload.rs"]
+mod reload;
 #[path = "following/rotated.rs"]
 mod rotated;
 #[path = "following/stage.rs"]

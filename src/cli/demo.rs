@@ -152,12 +152,13 @@ pub fn run(args: &Args) -> Result<()> {
             .name("terminal".to_owned())
             .spawn(move || tell(&simulated, &shared, &told))?
     };
-    runtime.block_on(serve::until_told(
-        listeners,
-        &shared,
-        &Settings::default(),
-        true,
-    ))?;
+    // A closed terminal ends what belongs to it.
+    let mut hangups = runtime.block_on(async { serve::hangups() })?;
+    let closed = async {
+        hangups.recv().await;
+    };
+    let settings = Settings::default();
+    runtime.block_on(serve::until_told(listeners, &shared, &settings, closed))?;
     drop((stop, told_stop));
     playing
         .join()

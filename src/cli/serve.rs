@@ -1,23 +1,27 @@
 //! `training-exporter` itself: configuration -> threads -> server -> signals -> stop.
+//!
+//! SIGHUP has the configuration read anew. One that is wrong changes nothing: it is told, and the old one stays in force.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::node::Node;
 use super::web::Web;
 use crate::config::{Config, LogSource};
-use crate::run::{self, Pace};
+use crate::run::{self, Pace, Threads};
 use crate::state::Shared;
 use crate::web::{Settings, door};
 
 /// How long requests under way, and then the source threads, are waited for. Together they stay below 5 s.
 const DRAIN: Duration = Duration::from_secs(2);
 const STOP: Duration = Duration::from_secs(2);
+/// The file system of a configuration that takes longer to read does not answer.
+const READ: Duration = Duration::from_secs(30);
 
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,19 +62,27 @@ pub struct Args {
     web: Web,
 }
 
+impl Args {
+    /// The file's configuration, with what the flags add.
+    fn config(&self) -> Result<Config> {
+        let mut config = match &self.config_file {
+            Some(path) => Config::load(path)?,
+            None => Config::default(),
+        };
+        for path in &self.log_path {
+            config.add(LogSource {
+                val_data: self.val_data.clone(),
+                val_files: self.val_files,
+                ..LogSource::path(path)
+            })?;
+        }
+        Ok(config)
+    }
+}
+
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> Result<()> {
-    let mut config = match &args.config_file {
-        Some(path) => Config::load(path)?,
-        None => Config::default(),
-    };
-    for path in &args.log_path {
-        config.add(LogSource {
-            val_data: args.val_data.clone(),
-            val_files: args.val_files,
-            ..LogSource::path(path)
-        })?;
-    }
+    let config = args.config()?;
     if args.log_path.is_empty() && !args.val_data.is_empty() {
         tracing::warn!("--val.data is for the logs given by --log.path, and none is given");
     }
@@ -82,10 +94,12 @@ pub fn run(args: &Args) -> Result<()> {
     let settings = args.web.settings()?;
     let shared = Shared::default();
     let runtime = runtime()?;
+    let hangups = runtime.block_on(async { hangups() })?;
     let listeners = runtime.block_on(args.web.listen())?;
     let sources = args.node.sources()?;
     let threads = run::start(Arc::new(config), sources, Pace::default(), &shared)?;
-    runtime.block_on(until_told(listeners, &shared, &settings, false))?;
+    let reloads = reloads(args, hangups, &threads, &shared);
+    runtime.block_on(until_told(listeners, &shared, &settings, reloads))?;
     // A password that is being checked is not waited for.
     runtime.shutdown_background();
     if !threads.stop(STOP) {
@@ -101,18 +115,42 @@ pub fn runtime() -> Result<tokio::runtime::Runtime> {
         .build()?)
 }
 
-/// Answers requests until a signal comes, and then those under way, for a while. A closed terminal ends only what belongs
-/// to it.
+/// SIGHUP, which from here on ends nothing by itself.
+pub fn hangups() -> Result<Signal> {
+    Ok(signal(SignalKind::hangup())?)
+}
+
+/// Reads the configuration anew at each SIGHUP, for ever.
+async fn reloads(args: &Args, mut hangups: Signal, threads: &Threads, shared: &Shared) {
+    loop {
+        hangups.recv().await;
+        // Its file system may never answer, and whoever asks for a page is not to wait for it.
+        let args = args.clone();
+        let read = tokio::task::spawn_blocking(move || args.config());
+        let read = match tokio::time::timeout(READ, read).await {
+            Ok(read) => read.unwrap_or_else(|e| Err(e.into())),
+            Err(late) => Err(late).context("it cannot be read: its file system does not answer"),
+        };
+        match read.map(|config| threads.reload(config, shared)) {
+            Ok(true) => tracing::info!("the configuration was read anew and is in force"),
+            Ok(false) => tracing::info!("the configuration was read anew: nothing has changed"),
+            Err(e) => {
+                tracing::error!(error = %e, "the configuration was refused: the old one stays in force");
+                shared.lock().exporter.config_error = Some(e.to_string());
+            }
+        }
+    }
+}
+
+/// Answers requests until a signal comes or `over` is, and then those under way, for a while.
 pub async fn until_told(
     listeners: Vec<TcpListener>,
     shared: &Shared,
     settings: &Settings,
-    end_on_hangup: bool,
+    over: impl Future<Output = ()>,
 ) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // Many send it to have a configuration read anew; that is not possible yet, and no reason to end.
-    let mut hangup = signal(SignalKind::hangup())?;
     let (told, end) = tokio::sync::oneshot::channel::<()>();
     let router = settings.router(shared.clone(), run::now);
     let server = door::serve(listeners, router, settings.guard.clone(), async {
@@ -120,18 +158,11 @@ pub async fn until_told(
         let _ = end.await;
     });
     let mut server = std::pin::pin!(server);
-    loop {
-        tokio::select! {
-            () = &mut server => return Ok(()),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hangup.recv() => {
-                if end_on_hangup {
-                    break;
-                }
-                tracing::warn!("the configuration is read at the start only: restart to have it read anew");
-            }
-        }
+    tokio::select! {
+        () = &mut server => return Ok(()),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = over => {}
     }
     drop(told);
     // A client that is slow to read does not hold the end.

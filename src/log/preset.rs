@@ -76,6 +76,14 @@ pub struct Preset {
     /// So many of them are those of the preset that it extends.
     inherited: usize,
     samples: Vec<Sample>,
+    /// The file, which tells it from another one of its name.
+    text: String,
+}
+
+impl PartialEq for Preset {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text && self.extends == other.extends
+    }
 }
 
 /// The file's form.
@@ -157,6 +165,7 @@ impl Preset {
             rules,
             inherited,
             samples: file.samples,
+            text: yaml.to_owned(),
         })
     }
 

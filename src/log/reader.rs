@@ -35,6 +35,12 @@ pub struct Presets {
     together: OnceLock<Arc<Together>>,
 }
 
+impl PartialEq for Presets {
+    fn eq(&self, others: &Self) -> bool {
+        self.read_alike(others, None)
+    }
+}
+
 /// The presets as the readers share them.
 #[derive(Debug)]
 struct Together {
@@ -92,6 +98,17 @@ impl Presets {
     /// The preset of that name.
     pub fn named(&self, name: &str) -> Option<Arc<Preset>> {
         self.all.iter().find(|preset| preset.name == name).cloned()
+    }
+
+    /// A log that names this preset, or none, is read by these as by the others.
+    pub fn read_alike(&self, others: &Self, named: Option<&str>) -> bool {
+        let heard =
+            |preset: &&Arc<Preset>| preset.layer || named.is_none_or(|name| preset.name == name);
+        let (these, others) = (
+            self.all.iter().filter(heard),
+            others.all.iter().filter(heard),
+        );
+        these.eq(others)
     }
 
     /// Adds one, in the place of any of its name.

@@ -112,6 +112,11 @@ impl Watcher {
         }
     }
 
+    /// From here on its judgements cover so many seconds.
+    pub fn covers(&mut self, length: f64) {
+        self.window.covers(length);
+    }
+
     /// Takes in a look.
     pub fn look(&mut self, at: Unix, seen: Seen) -> Found {
         if seen.counters.processes == 0 {

@@ -10,10 +10,12 @@
 mod adopt;
 mod folders;
 mod names;
+mod renew;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
@@ -24,7 +26,7 @@ use super::followed::Log;
 use super::lanes::Lanes;
 use super::mounts::{Mount, Mounts};
 use super::watch::{Happened, Watch};
-use super::{Pace, Wake, now, wait};
+use super::{InForce, Pace, Wake, now, wait};
 use crate::config::Config;
 use crate::job::Unix;
 use crate::state::{STALL, Shared, State};
@@ -37,7 +39,7 @@ const PATIENCE: f64 = 1.0;
 const MOUNTS: f64 = 10.0;
 
 struct Files<'a> {
-    config: &'a Config,
+    config: Arc<Config>,
     shared: &'a Shared,
     host: String,
     watch: Watch,
@@ -68,6 +70,8 @@ struct Followed {
     took: Option<f64>,
     /// It is to be read.
     due: bool,
+    /// A log on its way says nothing once this is dropped.
+    _hold: Arc<()>,
     /// When its file was last written.
     modified: Option<Unix>,
     /// Where its changes are told.
@@ -77,7 +81,7 @@ struct Followed {
 /// What a file system answers.
 enum Answer {
     /// What a configured source names.
-    Found(usize, adopt::Found),
+    Found(String, adopt::Found),
     /// Where a configured data folder really is.
     Data(PathBuf, Option<Folder>),
     /// A log that was read; nothing if that went wrong.
@@ -86,7 +90,7 @@ enum Answer {
 
 /// Follows the logs until the program ends.
 pub(super) fn run(
-    config: &Config,
+    in_force: &InForce,
     pace: Pace,
     shared: &Shared,
     wakes: &Receiver<Wake>,
@@ -100,8 +104,8 @@ pub(super) fn run(
     let host = fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| String::new(), |h| h.trim().to_owned());
     shared.lock().exporter.host.clone_from(&host);
+    let config = in_force.get();
     let mut files = Files {
-        config,
         shared,
         host,
         watch,
@@ -110,6 +114,7 @@ pub(super) fn run(
         mounts_read: f64::NEG_INFINITY,
         logs: BTreeMap::new(),
         searches: config.logs.iter().map(|_| Search::default()).collect(),
+        config,
         folders: HashMap::new(),
         data: HashMap::new(),
         adoption: Adoption::default(),
@@ -117,6 +122,9 @@ pub(super) fn run(
     let mut next_look = now();
     loop {
         let began = now();
+        if files.renew(in_force.get()) {
+            next_look = began;
+        }
         files.answers(began);
         // Before anything is taken in: time in which a log could not be looked at teaches nothing.
         files.tick(began);
@@ -168,8 +176,14 @@ impl Files<'_> {
         for answer in self.lanes.answers() {
             match answer {
                 Answer::Found(source, names) => {
-                    self.searches[source].answered(names, &self.config.logs[source].path);
-                    found = true;
+                    let mut searches = self.searches.iter_mut().zip(&self.config.logs);
+                    let asked =
+                        searches.find(|(search, of)| of.path == source && search.is_asked());
+                    // One that was let go meanwhile is dropped.
+                    if let Some((search, of)) = asked {
+                        search.answered(names, &of.path);
+                        found = true;
+                    }
                 }
                 Answer::Data(folder, real) => {
                     if let Some(data) = self.data.get_mut(&folder) {
@@ -181,7 +195,7 @@ impl Files<'_> {
                 }
                 Answer::Read(path, Some(log), folders) => {
                     // One that was let go meanwhile, and perhaps taken up anew, is dropped.
-                    let known = self.logs.get_mut(&path).filter(|known| known.log.is_none());
+                    let known = self.logs.get_mut(&path).filter(|_| log.is_held());
                     let Some(known) = known else { continue };
                     known.took = known.asked.take().map(|since| now - since);
                     (known.modified, known.due) = (log.modified(), known.due || log.more);

@@ -1,13 +1,14 @@
 //! One followed log: its bytes become observations, and those go into its run, under one lock for each turn.
 
 use std::io;
+use std::sync::{Arc, Weak};
 
 use super::now;
 use crate::job::{Job, Phase, Unix};
 use crate::log::follow::{Follower, Gained};
 use crate::log::listener::Listener;
 use crate::log::reader::Reader;
-use crate::state::{Shared, State};
+use crate::state::{Run, Shared, State};
 
 /// A log that is longer is begun at its end, so that its run is known at once; all of it is read behind that.
 const LONG: u64 = 16 * 1024 * 1024;
@@ -29,6 +30,8 @@ pub(super) struct Log {
     caught_up: bool,
     /// What the run was, as far as a long log is read from its beginning.
     behind: Option<Job>,
+    /// Dropped when it is let go; none where it cannot be.
+    hold: Option<Weak<()>>,
 }
 
 impl Log {
@@ -43,7 +46,27 @@ impl Log {
             reader,
             caught_up: false,
             behind: None,
+            hold: None,
         }
+    }
+
+    /// It says nothing any more once `hold` is dropped, even if its file system answers only then.
+    pub(super) fn held_by(self, hold: &Arc<()>) -> Self {
+        Self {
+            hold: Some(Arc::downgrade(hold)),
+            ..self
+        }
+    }
+
+    /// It was not let go.
+    pub(super) fn is_held(&self) -> bool {
+        let hold = self.hold.as_ref();
+        hold.is_none_or(|hold| hold.strong_count() > 0)
+    }
+
+    /// Its run, which may be gone, or by now be another one of that name.
+    fn run<'a>(&self, state: &'a mut State) -> Option<&'a mut Run> {
+        state.runs.get_mut(&self.run).filter(|_| self.is_held())
     }
 
     /// When its file was last written; absent before it was opened.
@@ -81,8 +104,8 @@ impl Log {
 
     /// Learns from the end of a long log what its run is doing now.
     fn begin_at_the_end(&mut self, at: Unix, shared: &Shared) {
-        let of_the_run = |state: &State| state.runs.get(&self.run).map(|run| run.job.afresh());
-        let Some(afresh) = of_the_run(&shared.lock()) else {
+        let afresh = self.run(&mut shared.lock()).map(|run| run.job.afresh());
+        let Some(afresh) = afresh else {
             return;
         };
         let Some((job, listener)) = self.at_the_end(&afresh, at) else {
@@ -90,7 +113,7 @@ impl Log {
         };
         self.behind = Some(afresh);
         let mut state = shared.lock();
-        let Some(run) = state.runs.get_mut(&self.run) else {
+        let Some(run) = self.run(&mut state) else {
             return;
         };
         if let Some(framework) = listener.framework() {
@@ -137,10 +160,11 @@ impl Log {
     /// Takes what was heard into the state.
     fn tell(&mut self, shared: &Shared, at: Unix, news: bool, error: Option<io::Error>) {
         let mut state = shared.lock();
-        let Some(run) = state.runs.get_mut(&self.run) else {
+        let Some(run) = self.run(&mut state) else {
             return;
         };
         if let Some(behind) = &mut self.behind {
+            behind.configure(run.job.limits().clone(), run.job.files_planned);
             std::mem::swap(&mut run.job, behind);
         }
         run.heard(self.listener.take(), self.listener.framework(), at, news);
@@ -170,7 +194,6 @@ mod tests {
     use super::*;
     use crate::job::cadence::Limits;
     use crate::log::reader::Presets;
-    use crate::state::Run;
 
     /// A log of 20 MiB after one look at it, and after all of it was read.
     fn long(parts: [&str; 3]) -> [Run; 2] {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use super::{Pace, Wake, now, wait};
+use super::{InForce, Pace, Wake, now, wait};
 use crate::node::gpu::Gpus;
 use crate::node::process::{Processes, Watcher};
 use crate::state::{SILENT, Shared};
@@ -32,13 +32,14 @@ const LOOKS: f64 = 12.0;
 /// Looks at the processes of each run until the program ends.
 pub(super) fn processes(
     source: &mut dyn Processes,
-    window: f64,
+    config: &InForce,
     pace: Pace,
     shared: &Shared,
     wakes: &Receiver<Wake>,
 ) {
     let mut known: HashMap<String, Watcher> = HashMap::new();
     loop {
+        let window = config.get().limits.work_window;
         let began = now();
         let mut state = shared.lock();
         let logs: Vec<(String, PathBuf)> = state
@@ -67,6 +68,7 @@ pub(super) fn processes(
             let watcher = known
                 .entry(name.clone())
                 .or_insert_with(|| Watcher::new(window, pace.speed));
+            watcher.covers(window);
             let seen = read.map_err(|e| failed = Some(format!("{e:#}"))).ok();
             shared.lock().look(&name, seen, watcher, now());
         }

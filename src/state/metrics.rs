@@ -225,7 +225,7 @@ const EXPORTER: &[Metric<Exporter>] = &[
     gauge(
         "training_exporter_config_last_reload_successful",
         "1 if the newest configuration is in force.",
-        |exporter| Some(f64::from(u8::from(exporter.config_loaded))),
+        |exporter| Some(f64::from(u8::from(exporter.config_error.is_none()))),
     ),
     gauge(
         "training_exporter_runs",

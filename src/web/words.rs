@@ -240,6 +240,11 @@ pub(super) fn blind_spots(state: &State, now: Unix) -> Vec<String> {
         (None, None) => spots.push("GPUs are not looked at.".to_owned()),
         (Some(_), _) => {}
     }
+    if let Some(e) = &state.exporter.config_error {
+        spots.push(format!(
+            "the newest configuration was refused, and the one before stays in force: {e}"
+        ));
+    }
     if state.exporter.runs_dropped > 0 {
         spots.push(format!(
             "{} logs are not followed, since {} runs are the most: raise run_max in the configuration.",

@@ -60,6 +60,14 @@ fn systemd_finds_no_fault_in_the_unit() {
     assert_eq!(said, "");
 }
 
+/// `systemctl reload` sends what the exporter takes as that.
+#[test]
+fn a_reload_reaches_the_exporter_itself() {
+    let unit = text(UNIT);
+    let reload = unit.lines().find(|line| line.starts_with("ExecReload="));
+    assert_eq!(reload, Some("ExecReload=/bin/kill -HUP $MAINPID"));
+}
+
 #[test]
 fn the_service_asks_for_what_the_exporter_has() {
     let unit = text(UNIT);

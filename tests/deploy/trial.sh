@@ -48,7 +48,9 @@ env -i SLURM_JOB_ID=4711 SLURM_JOB_STDOUT=/home/ann/slurm-4711.out SLURM_JOB_NOD
     /usr/share/training-exporter/slurm/prolog.sh
 sed -i -E 's/^#(logs:|  - path: .*slurm)/\1/' /etc/training-exporter/config.yaml
 training-exporter check /etc/training-exporter/config.yaml
-systemctl restart training-exporter
+before=$(systemctl show --value -p MainPID training-exporter)
+systemctl reload training-exporter
+[ "$(systemctl show --value -p MainPID training-exporter)" = "$before" ] || fail "a reload is no restart"
 # A link into a folder that may not be entered leads nowhere: the run is not known.
 until_scraped '^training_exporter_runs 0$'
 

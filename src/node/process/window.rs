@@ -82,6 +82,11 @@ impl Window {
         }
     }
 
+    /// From here on a judgement covers so many seconds; looks that reach as far back are kept from here on.
+    pub fn covers(&mut self, length: f64) {
+        self.length = length;
+    }
+
     /// Takes in a look and judges the window that ends with it. Work is known as soon as it is seen; that there was
     /// none takes a whole window, and before that nothing is said.
     pub fn look(&mut self, at: Unix, counters: Counters) -> Option<Evidence> {

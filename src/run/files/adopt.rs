@@ -7,9 +7,11 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::names::run_name;
+use super::renew::configure;
 use super::{Answer, Files, Followed, PATIENCE};
 use crate::job::Unix;
 use crate::log::follow::{Follower, modified};
@@ -66,6 +68,11 @@ impl Search {
         (self.asked, self.found) = (None, Some(found));
     }
 
+    /// It is on its way.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// It was answered at least once.
     pub(super) fn is_known(&self) -> bool {
         self.found.is_some()
@@ -87,8 +94,7 @@ struct Candidate {
 impl Files<'_> {
     /// Asks what the sources name. A pattern may reach into many file systems, so it has a lane of its own.
     pub(super) fn ask_sources(&mut self, now: Unix) {
-        for (index, (search, source)) in self.searches.iter_mut().zip(&self.config.logs).enumerate()
-        {
+        for (search, source) in self.searches.iter_mut().zip(&self.config.logs) {
             let pattern = source.path.clone();
             let whole = std::path::absolute(&pattern).unwrap_or_else(|_| PathBuf::from(&pattern));
             if search.asked.is_some() {
@@ -108,10 +114,14 @@ impl Files<'_> {
             } else {
                 self.mounts.of(&whole).at
             };
+            let lost = pattern.clone();
             self.lanes.ask(
                 &lane,
-                move || Answer::Found(index, Found::default()),
-                move || Answer::Found(index, find(&pattern)),
+                move || Answer::Found(lost, Found::default()),
+                move || {
+                    let found = find(&pattern);
+                    Answer::Found(pattern, found)
+                },
             );
         }
     }
@@ -166,7 +176,7 @@ impl Files<'_> {
         if self.logs.contains_key(&path) {
             return;
         }
-        let config = self.config;
+        let config = self.config.clone();
         let source = &config.logs[index];
         let mut state = self.shared.lock();
         let taken = |name: &str| state.runs.contains_key(name);
@@ -188,13 +198,7 @@ impl Files<'_> {
                 gone.for_each(|(path, log)| self.adoption.let_be(&path, log.modified));
             }
             let mut run = Run::new(&name, config.limits.clone());
-            run.info.log_path = path.display().to_string();
-            run.info.user.clone_from(&source.user);
-            run.info.team.clone_from(&source.team);
-            run.info.alerting = source.alerting;
-            run.info.nodes = source.nodes;
-            run.info.val_data = !source.val_data.is_empty();
-            run.job.files_planned = source.val_files;
+            configure(&mut run, &path, source, &config.limits);
             state.runs.insert(name.clone(), run);
         }
         drop(state);
@@ -210,7 +214,8 @@ impl Files<'_> {
         } else {
             follower
         };
-        let log = Log::new(name.clone(), follower, config.presets.reader(preset));
+        let hold = Arc::new(());
+        let log = Log::new(name.clone(), follower, config.presets.reader(preset)).held_by(&hold);
         self.adoption.since.insert(path.clone(), now);
         let followed = Followed {
             source: index,
@@ -220,6 +225,7 @@ impl Files<'_> {
             asked: None,
             took: None,
             due: true,
+            _hold: hold,
             modified: None,
             folders: Vec::new(),
         };
@@ -290,6 +296,17 @@ impl Adoption {
         self.past
             .extend(written.map(|written| (path.to_owned(), written)));
         self.since.remove(path);
+    }
+
+    /// Nothing is known of this log: its file may come under another path.
+    pub(super) fn forget(&mut self, path: &Path) {
+        self.since.remove(path);
+        self.known.retain(|_, followed| followed != path);
+    }
+
+    /// Whether a log is of the past is asked anew.
+    pub(super) fn forget_past(&mut self) {
+        self.past.clear();
     }
 }
 
