@@ -245,7 +245,8 @@ pub(super) fn blind_spots(state: &State, now: Unix) -> Vec<String> {
             "the newest configuration was refused, and the one before stays in force: {e}"
         ));
     }
-    if state.exporter.runs_dropped > 0 {
+    let full = state.runs.len() >= state.exporter.runs_limit;
+    if full && state.exporter.runs_dropped > 0 {
         spots.push(format!(
             "{} logs are not followed, since {} runs are the most: raise run_max in the configuration.",
             grouped(state.exporter.runs_dropped),

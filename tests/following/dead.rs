@@ -77,6 +77,14 @@ fn a_file_system_that_never_answers_blinds_its_own_runs_only() {
         exporter.value("training_exporter_source_success{source=\"process\"}"),
         Some(1.0)
     );
+    // The dead ones are let go without their answer.
+    let rest = format!("logs:\n- {{path: {here}/good/train.log, run: good}}\n");
+    fs::write(at("config.yaml"), rest).expect("written");
+    exporter.running.signal("HUP");
+    exporter.reaches("training_exporter_runs", 1.0);
+    exporter.reaches("training_exporter_source_success{source=\"log\"}", 1.0);
+    assert_eq!(exporter.value("training_epoch{run=\"good\"}"), Some(2.0));
+    assert!(!exporter.page().contains("source=\"data\""));
     let mut exporter = exporter;
     exporter.running.signal("TERM");
     assert!(

@@ -209,7 +209,9 @@ fn under_load_nothing_is_lost_or_counted_twice() {
     let names: Vec<String> = kept.iter().map(|name| format!("{name}.log")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let stage = Stage::new(&names, pattern);
-    append(&stage.path("comes.log"), &epoch(1));
+    // So long that it is let go while it is read, and found again before that is over.
+    let noise = format!("{}\n", "nothing of interest ".repeat(2000));
+    append(&stage.path("comes.log"), &noise.repeat(500));
     stage.exporter.reaches("training_exporter_runs", 8.0);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -228,13 +230,13 @@ fn under_load_nothing_is_lost_or_counted_twice() {
         }
         for round in 0..20 {
             let more = match round % 2 {
-                0 => "- {path: '@/comes.log', run: comes, user: ann}\n",
+                0 => "- {path: '@/comes.l*', run: comes, user: ann}\n",
                 _ => "",
             };
             let user = format!("- {{path: '@/kept-*.log', user: u{round}}}\n");
             stage.reads(&format!("logs:\n{user}{more}"), "and is in force");
         }
-        let last = format!("logs:\n{pattern}- {{path: '@/comes.log', run: comes}}\n");
+        let last = format!("logs:\n{pattern}- {{path: '@/comes.l*', run: comes}}\n");
         stage.reads(&last, "and is in force");
         done.store(true, Ordering::Relaxed);
     });

@@ -146,6 +146,29 @@ fn names(source: &LogSource, log: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::follow::Follower;
+    use crate::log::reader::Presets;
+    use crate::run::followed::Log;
+    use crate::state::Shared;
+
+    #[test]
+    fn a_log_that_was_let_go_says_nothing_of_a_run_of_that_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("train.log");
+        std::fs::write(&path, "Training epoch 2/9 started\n").expect("written");
+        let shared = Shared::default();
+        let run = Run::new("r", Limits::default());
+        shared.lock().runs.insert("r".to_owned(), run);
+        let epoch_by = |hold: Option<Arc<()>>| {
+            let reader = Presets::built_in().reader(None);
+            let log = Log::new("r".to_owned(), Follower::new(&path), reader);
+            let mut log = log.held_by(&hold.clone().unwrap_or_default());
+            log.read(&shared);
+            shared.lock().runs["r"].job.epoch
+        };
+        assert_eq!(epoch_by(None), None);
+        assert_eq!(epoch_by(Some(Arc::default())), Some(2));
+    }
 
     #[test]
     fn a_source_names_what_its_search_would_find() {
