@@ -26,7 +26,7 @@ const READ: Duration = Duration::from_secs(30);
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Configuration (YAML). Flags add to it.
+    /// Configuration (YAML). Flags add to it; SIGHUP has it read anew.
     #[arg(
         long = "config.file",
         value_name = "FILE",

@@ -102,13 +102,9 @@ impl Presets {
 
     /// A log that names this preset, or none, is read by these as by the others.
     pub fn read_alike(&self, others: &Self, named: Option<&str>) -> bool {
-        let heard =
-            |preset: &&Arc<Preset>| preset.layer || named.is_none_or(|name| preset.name == name);
-        let (these, others) = (
-            self.all.iter().filter(heard),
-            others.all.iter().filter(heard),
-        );
-        these.eq(others)
+        let heard = |p: &&Arc<Preset>| p.layer || named.is_none_or(|name| p.name == name);
+        let others = others.all.iter().filter(heard);
+        self.all.iter().filter(heard).eq(others)
     }
 
     /// Adds one, in the place of any of its name.

@@ -194,6 +194,7 @@ mod tests {
     use super::*;
     use crate::job::cadence::Limits;
     use crate::log::reader::Presets;
+    use crate::state::Run;
 
     /// A log of 20 MiB after one look at it, and after all of it was read.
     fn long(parts: [&str; 3]) -> [Run; 2] {

@@ -1,6 +1,6 @@
 //! Another configuration, while logs are followed: what it says of a run applies to it, and nothing that was learned of
 //! the run is lost. A log that is read or named otherwise begins anew, as after a restart; one that is no longer named
-//! is let go.
+//! is let go. A lower `run_max` ends no run: it holds for those that come.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
