@@ -52,7 +52,8 @@ impl Exporter {
     }
 
     pub(crate) fn page(&self) -> String {
-        get(self.address, "/metrics").1
+        // With thousands of logs, on a busy machine, an answer may take long.
+        until("the metrics", || try_get(self.address, "/metrics").ok()).1
     }
 
     pub(crate) fn status(&self) -> String {
