@@ -44,12 +44,14 @@ pub(super) struct Labels {
 }
 
 /// Forms that cannot be mistaken; `record` marks those of daemons.
-static SURE: LazyLock<[Regex; 5]> = LazyLock::new(|| {
+static SURE: LazyLock<[Regex; 6]> = LazyLock::new(|| {
     [
         // Kubernetes, as its runtimes write it
         r"^(?<record>)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?<stream>stdout|stderr) (?<tag>[PF])(?::[^ ]*)? ?",
         // torchrun --tee, and torch's own mark of a rank
         r"^\[(?<again>[A-Za-z_][A-Za-z_-]*(?<rank>\d{1,6}))\]: ?",
+        // what many write by hand
+        r"^\[[Rr]ank[ :_]?(?<rank>\d{1,6})\] ",
         // mpirun --tag-output
         r"^\[\d+,(?:mpirank:)?(?<rank>\d+)(?:,[\w-]+)?\]<(?<stream>stdout|stderr)>: ?",
         // ray, coloured or not
@@ -76,10 +78,10 @@ impl Labels {
         for _ in 0..LAYERS {
             let rest = &line[header.length..];
             let forms = match rest.first() {
-                Some(b'[') if rest.get(1).is_some_and(u8::is_ascii_digit) => &SURE[2..3],
-                Some(b'[') => &SURE[1..2],
-                Some(b'(' | 0x1b) => &SURE[3..4],
-                Some(b'A'..=b'Z') if rest.get(3) == Some(&b' ') => &SURE[4..],
+                Some(b'[') if rest.get(1).is_some_and(u8::is_ascii_digit) => &SURE[3..4],
+                Some(b'[') => &SURE[1..3],
+                Some(b'(' | 0x1b) => &SURE[4..5],
+                Some(b'A'..=b'Z') if rest.get(3) == Some(&b' ') => &SURE[5..],
                 Some(b'0'..=b'9') if rest.get(10) == Some(&b'T') => &SURE[..],
                 _ => &[],
             };
@@ -229,6 +231,10 @@ mod tests {
                 "step 1",
                 None,
             ),
+            ("[rank1] epoch 3", "epoch 3", Some(1)),
+            ("[Rank 12] epoch 3", "epoch 3", Some(12)),
+            ("[epoch3] loss 1", "[epoch3] loss 1", None),
+            ("[rank: 1] Received", "[rank: 1] Received", None),
             ("[INFO] x", "[INFO] x", None),
             ("[12/400] loss: 1", "[12/400] loss: 1", None),
             (
