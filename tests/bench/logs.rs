@@ -53,7 +53,9 @@ fn main() {
 fn recorded() -> Vec<(String, Vec<u8>)> {
     let folders = [
         Some(PathBuf::from("tests/logs")),
-        std::env::var_os("LOGS_DIR").map(PathBuf::from),
+        std::env::var_os("LOGS_DIR")
+            .filter(|folder| !folder.is_empty())
+            .map(PathBuf::from),
     ];
     let mut logs: Vec<(String, Vec<u8>)> = folders
         .into_iter()
