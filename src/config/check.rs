@@ -24,7 +24,7 @@ pub(super) fn source(source: &LogSource, presets: &Presets) -> Vec<(&'static str
     for (field, name) in names {
         if name.is_some_and(|name| name.len() > LONGEST_NAME) {
             let what = "bytes, and would stand on every line of /metrics";
-            wrong.push((field, format!("is longer than {LONGEST_NAME} {what}")));
+            wrong.push((field, format!("longer than {LONGEST_NAME} {what}")));
         }
     }
     if let Err(e) = glob::Pattern::new(&source.path)

@@ -252,7 +252,8 @@ fn a_name_of_a_megabyte_is_refused_with_a_word() {
             .expect("it ends");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(
-            !output.status.success() && said.contains(&format!("{field} is longer than 512 bytes")),
+            !output.status.success()
+                && said.contains(&format!("logs[0].{field}: longer than 512 bytes")),
             "{said}"
         );
     }
