@@ -202,15 +202,15 @@ impl Replay<'_> {
     fn take(&mut self, line: &Line<'_>) {
         let number = self.numbers.of(line.end);
         let mut all = Vec::new();
-        self.reader.read(line, &mut |said| all.push(said));
+        self.reader
+            .read(line, &mut |said| all.push((said.to_string(), said)));
         self.summary.line(&line.text[line.seen..], &all);
         let (mut said, mut told, mut fault) = (Vec::new(), false, false);
-        for observation in all {
+        for (words, observation) in all {
             self.blocks.told(&observation);
             let is_told = text::is_told(&observation);
             let is_value = matches!(observation, Observation::Value { .. });
             (told, fault) = (told || is_told, fault || text::is_fault(&observation));
-            let words = observation.to_string();
             self.job.apply(observation, self.at);
             let now = belief(&self.job);
             let changed = now != self.believed;

@@ -1,9 +1,8 @@
 //! A file system that never answers blinds the runs whose logs it has, and no others.
 
 use std::fs;
-use std::process::Command;
 
-use super::stage::{Exporter, append, epoch, until};
+use super::stage::{Exporter, append, epoch, mounts, until};
 
 /// Mounts a FUSE file system whose server never says a word, in a mount namespace of its own. The program that takes
 /// its place holds the server's end open, so that nothing is left of it when the program ends.
@@ -26,12 +25,7 @@ fn a_file_system_that_never_answers_blinds_its_own_runs_only() {
     }
     fs::write(at("mount.py"), MOUNT).expect("written");
     let around = ["unshare", "-m", "python3", "-E", "mount.py"];
-    let mut can = Command::new(around[0]);
-    can.args(&around[1..])
-        .arg("/bin/true")
-        .current_dir(folder.path());
-    if !can.status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no FUSE file system may be mounted here");
+    if !mounts(&around, folder.path()) {
         return;
     }
     std::os::unix::fs::symlink("dead/deep", at("link")).expect("a link");

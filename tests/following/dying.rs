@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::stage::{Exporter, append, epoch, until};
+use super::stage::{Exporter, append, epoch, mounts, until};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/following/server.py");
 
@@ -18,12 +18,7 @@ fn what_was_written_while_a_file_system_was_silent_is_read_once() {
     let both = |number| [&far, &near].map(|log| append(log, &epoch(number)));
     both(1);
     let around = ["unshare", "-m", "python3", "-E", SERVER];
-    let mut can = Command::new(around[0]);
-    can.args(&around[1..])
-        .arg("/bin/true")
-        .current_dir(folder.path());
-    if !can.status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no FUSE file system may be mounted here");
+    if !mounts(&around, folder.path()) {
         return;
     }
     let here = folder.path().display();

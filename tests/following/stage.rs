@@ -81,15 +81,29 @@ impl Exporter {
         }
     }
 
-    /// Processor time that its threads have used, as the kernel's scheduler counts it: nanoseconds, in seconds.
-    pub(crate) fn cpu_seconds(&self) -> f64 {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.running.0.id()));
-        let used = threads.expect("it lives").flatten().filter_map(|thread| {
-            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse::<f64>().ok()
-        });
-        used.sum::<f64>() / 1e9
+    /// How often it has asked the kernel to read.
+    pub(crate) fn reads(&self) -> f64 {
+        let counted = std::fs::read_to_string(format!("/proc/{}/io", self.running.0.id()));
+        let counted = counted.expect("it lives");
+        let reads = counted
+            .lines()
+            .find_map(|line| line.strip_prefix("syscr: "));
+        reads.expect("counted").parse().expect("a number")
     }
+}
+
+/// A FUSE file system may be mounted here, by a program around another; else the test says that it was skipped.
+pub(crate) fn mounts(around: &[&str], folder: &Path) -> bool {
+    let mut program = Command::new(around[0]);
+    program
+        .args(&around[1..])
+        .arg("/bin/true")
+        .current_dir(folder);
+    let can = program.status().is_ok_and(|status| status.success());
+    if !can {
+        eprintln!("skipped: no FUSE file system may be mounted here");
+    }
+    can
 }
 
 /// Waits until it is so.

@@ -31,7 +31,7 @@ pub(super) struct Summary {
 
 impl Summary {
     /// A line was read, and this was taken from it. One that gave no more than a value may be progress all the same.
-    pub(super) fn line(&mut self, text: &str, said: &[Observation]) {
+    pub(super) fn line(&mut self, text: &str, said: &[(String, Observation)]) {
         static PROGRESS: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"(?i)\d+ */ *\d+|\d+ (?:out )?of \d+|\b(?:epoch|step|it|iter(?:ation)?)s?\W{0,3}\d|\d{1,3}%")
                 .expect("a constant pattern")
@@ -42,8 +42,7 @@ impl Summary {
         });
         self.lines += 1;
         self.understood += u64::from(!said.is_empty());
-        for said in said {
-            let words = said.to_string();
+        for (words, _) in said {
             let mut words = words.split([' ', '=']);
             let word = words.next().unwrap_or_default();
             let word = match (word, words.next()) {
@@ -54,7 +53,7 @@ impl Summary {
             };
             *self.said.entry(word).or_default() += 1;
         }
-        let value = |said: &Observation| matches!(said, Observation::Value { .. });
+        let value = |(_, said): &(String, Observation)| matches!(said, Observation::Value { .. });
         if !said.iter().all(value) || !PROGRESS.is_match(text) {
             return;
         }
