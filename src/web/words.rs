@@ -221,13 +221,13 @@ pub(super) fn first_step(
     Some(Step { runbook, command })
 }
 
-/// A path as one word of a shell, whatever is in it.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@=,".contains(c);
-    if !path.is_empty() && path.chars().all(plain) {
-        path.to_owned()
+/// One word for a shell, whatever is in it.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%:=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
     } else {
-        format!("'{}'", path.replace('\'', "'\\''"))
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

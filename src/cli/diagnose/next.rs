@@ -7,6 +7,7 @@ use super::ask::RunSaid;
 use super::looks::Sight;
 use super::report::Outcome;
 use crate::node::procfs::standing::Standing;
+use crate::web::words::quoted;
 
 /// So many processes are named for one command.
 const MANY: usize = 8;
@@ -185,26 +186,4 @@ fn pids<'a>(of: impl Iterator<Item = &'a Standing>) -> Vec<u32> {
 fn words(pids: &[u32]) -> String {
     let words: Vec<String> = pids.iter().map(u32::to_string).collect();
     words.join(" ")
-}
-
-/// One word for a shell, whatever is in it.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%:=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_one_word_for_a_shell() {
-        assert_eq!(quoted("/runs/a-1/train.log"), "/runs/a-1/train.log");
-        assert_eq!(quoted("/a b/$(x)'y"), "'/a b/$(x)'\\''y'");
-        assert_eq!(quoted(""), "''");
-    }
 }

@@ -14,10 +14,12 @@ fn counts_have_commas() {
 }
 
 #[test]
-fn a_path_is_one_word_of_a_shell() {
+fn a_path_is_one_word_for_a_shell() {
     assert_eq!(quoted("/runs/a-1/train.log"), "/runs/a-1/train.log");
     assert_eq!(quoted("/runs/$(id) x"), "'/runs/$(id) x'");
     assert_eq!(quoted("it's"), r"'it'\''s'");
+    assert_eq!(quoted("/a b/$(x)'y"), r"'/a b/$(x)'\''y'");
+    assert_eq!(quoted(""), "''");
 }
 
 /// A run whose log can be read and has said this, in so many lines.
